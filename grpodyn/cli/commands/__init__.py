@@ -1,0 +1,1 @@
+"""One command per file; the file name is the command name."""

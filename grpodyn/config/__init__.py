@@ -1,0 +1,1 @@
+"""The run config: one YAML file a run."""

@@ -1,0 +1,1 @@
+"""The embedded default model and the command that rebuilds it."""

@@ -1,0 +1,1 @@
+"""From findings to a LoRA config that PEFT provably resolves as printed."""

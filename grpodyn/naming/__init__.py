@@ -1,0 +1,1 @@
+"""Canonical names and descriptions of parameters."""

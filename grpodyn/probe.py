@@ -1,0 +1,110 @@
+"""The contract of a probe: what it declares, and the pure functions that measure.
+
+A probe never sees a model, an optimizer or a process group. The recorder hands it one tensor's `Sample` (for the
+`tensors` and `layers` groups) or one tensor's singular values (for the `spectra` group), shares the work among probes
+that need the same thing, and reduces over ranks.
+
+A probe lives in `probes/<name>.py`; the file stem is its registered name, its array's name in the trace and its name on
+the command line.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import torch
+
+FloatArray = NDArray[np.float64]
+
+
+class Need(StrEnum):
+    """What a probe can ask the recorder for, of one tensor at one optimizer step."""
+
+    GRADIENT = "gradient"
+    """The accumulated gradient the optimizer is given, after clipping."""
+    STEP = "step"
+    """W_t − W_{t−1}, as stored."""
+    INTENDED_STEP = "intended_step"
+    """The optimizer's step before it is rounded to the storage dtype."""
+    PREVIOUS_WEIGHT = "previous_weight"
+    """W_{t−1} (W_0 of the base weight under LoRA)."""
+    DELTA = "delta"
+    """W_t − W_0."""
+    BASE_WEIGHT = "base_weight"
+    """W_0."""
+
+
+class Sample(Protocol):
+    """One tensor (one rank's shard of it) at one step, as the recorder offers it to probes."""
+
+    def squared_norm(self, need: Need) -> torch.Tensor:
+        """Return ‖·‖_F² of what `need` names as a 0-d float64 tensor; computed once however many probes ask."""
+        ...
+
+
+class Probe(ABC):
+    """What every probe declares. Instances hold no state."""
+
+    name: ClassVar[str]
+    """Registered name; equals the file stem."""
+    title: ClassVar[str]
+    """One line for catalogues."""
+    group: ClassVar[Literal["tensors", "layers", "spectra"]]
+    """Group of the trace that its array lives in."""
+    dims: ClassVar[tuple[str, ...]]
+    """Named dimensions of its array, `row` first."""
+    unit: ClassVar[str] = "1"
+    """Unit; `"1"` is dimensionless."""
+    dtype: ClassVar[str] = "float32"
+    """Storage dtype."""
+    cost: ClassVar[Literal["norm", "spectrum"]]
+    """Cost class: `norm` reads each element once; `spectrum` decomposes a matrix."""
+    needs: ClassVar[frozenset[Need]]
+    """What the recorder must provide; it takes the union over all probes."""
+    when: ClassVar[Literal["point", "ends"]] = "point"
+    """Point in time at a cadence, or only at the start and the end."""
+    reduction: ClassVar[Literal["sum", "whole"]]
+    """Over ranks: `sum` adds the sums of `measure`; `whole` needs the full matrix in one place."""
+    reference: ClassVar[str]
+    """Paper and equation."""
+
+
+class TensorProbe(Probe):
+    """A per-tensor or per-layer scalar made of additive sums.
+
+    `measure` returns sums that may be added over shards of a tensor (and, for the `layers` group, over the tensors of a
+    layer); `compute` turns the added sums into the value. A squared norm is thus reduced before the root is taken.
+    """
+
+    cost = "norm"
+    reduction = "sum"
+
+    @abstractmethod
+    def measure(self, sample: Sample) -> tuple[torch.Tensor, ...]:
+        """Return the additive sums of one tensor, each a 0-d float64 tensor on the sample's device."""
+
+    @abstractmethod
+    def compute(self, *sums: FloatArray) -> FloatArray:
+        """Return the values from the reduced sums, elementwise over arrays of shape (tensors,) or (layers,)."""
+
+
+class SpectralProbe(Probe):
+    """A function of the singular values of W_t − W_0."""
+
+    group = "spectra"
+    cost = "spectrum"
+    needs = frozenset({Need.DELTA})
+    reduction = "whole"
+
+    @abstractmethod
+    def compute(self, singular_values: FloatArray) -> float | FloatArray:
+        """Return the value from the singular values, shape (min(rows, cols),), descending, finite.
+
+        A probe with a `k` dimension returns an array of any length; the recorder cuts or pads it (with nan) to `k`.
+        """

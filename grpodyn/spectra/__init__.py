@@ -1,0 +1,1 @@
+"""Pure mathematics on matrices: norms, singular values, ranks."""

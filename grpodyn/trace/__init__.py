@@ -1,0 +1,1 @@
+"""The trace: one writer, one reader, one schema (docs/trace-schema.md)."""

@@ -1,0 +1,1 @@
+"""Builds and runs a trainer from a run config."""

@@ -1,0 +1,1 @@
+"""Measurements during training; one probe per file, found through `grpodyn.registry`."""
