@@ -1,0 +1,46 @@
+# make demo: the main job on the embedded default.   make test: every check and every test.
+PYTHON ?= python3.11
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+DEMO   ?= runs/demo-$(shell date +%Y%m%d-%H%M%S)
+INSTALLED := $(VENV)/.installed
+
+.PHONY: demo test test-fast check format benchmarks docs clean
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,dev]'
+	touch $@
+
+demo: $(INSTALLED)
+	$(BIN)/grpodyn record --run-dir $(DEMO)/full
+	$(BIN)/grpodyn status $(DEMO)/full
+	$(BIN)/grpodyn recommend-lora $(DEMO)/full --apply configs/embedded.yaml -o $(DEMO)/next.yaml
+	$(BIN)/grpodyn record $(DEMO)/next.yaml --run-dir $(DEMO)/lora
+	$(BIN)/grpodyn compare $(DEMO)/full $(DEMO)/lora
+	$(BIN)/python reports/overview.py $(DEMO)/full $(DEMO)/lora -o $(DEMO)/overview.png
+	@echo
+	@echo "Look next at:"
+	@echo "  $(DEMO)/overview.png          both runs in one picture"
+	@echo "  $(DEMO)/next.yaml             the config that the advice produced"
+	@echo "  grpodyn recommend-lora $(DEMO)/full --json     the advice for programs"
+	@echo "  docs/lora-advice.md           what the advice rests on, and what it does not say"
+
+test: check $(INSTALLED)
+	$(BIN)/python -m pytest
+
+# Every kind of test once, for daily work.
+test-fast: $(INSTALLED)
+	$(BIN)/python -m pytest -m "not slow"
+
+check: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
