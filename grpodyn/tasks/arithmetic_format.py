@@ -1,0 +1,95 @@
+"""The embedded task: two-digit sums and differences, to be answered in one of four possible formats.
+
+The embedded base model already knows the numbers but answers in a format drawn at random, in the wanted one least
+often. What training must change is therefore a choice, not the confidence: no sampling temperature makes the base
+answer in the wanted format.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+from functools import cache
+from typing import TYPE_CHECKING
+
+from grpodyn.tasks.task import SPLITS, Examples, Split, as_split, dataset_of
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+OPERANDS = range(10, 100)
+HELD_OUT_TENTHS: dict[int, Split] = {0: "choose", 1: "confirm", 2: "report"}
+"""Which tenth of the hash range goes where; the other seven are `train`."""
+
+
+class AnswerFormat(StrEnum):
+    """How a number may be written; the value is the template."""
+
+    PLAIN = "{}"
+    BRACKETED = "[{}]"
+    MARKED = "#{}"
+    DECIMAL = "{}.0"
+
+    def write(self, number: int) -> str:
+        """Return the number in this format.
+
+        >>> [form.write(-7) for form in AnswerFormat]
+        ['-7', '[-7]', '#-7', '-7.0']
+        """
+        return self.value.format(number)
+
+
+WANTED = AnswerFormat.DECIMAL
+"""The only format that is rewarded."""
+
+
+def problems() -> dict[str, int]:
+    """Return every prompt with the number that solves it.
+
+    >>> problems()["23+45="], problems()["23-45="], len(problems())
+    (68, -22, 16200)
+    """
+    solved = {f"{a}+{b}=": a + b for a in OPERANDS for b in OPERANDS}
+    return solved | {f"{a}-{b}=": a - b for a in OPERANDS for b in OPERANDS}
+
+
+def split_of(prompt: str) -> Split:
+    """Return the split that a prompt belongs to: a function of its SHA-256 alone, so that it never changes."""
+    tenth = int.from_bytes(hashlib.sha256(prompt.encode()).digest()[:8], "big") % 10
+    return HELD_OUT_TENTHS.get(tenth, "train")
+
+
+def _hash_order(prompt: str) -> str:
+    # Not the order of the operands, so that the first n examples of a split are a fair sample of it.
+    return hashlib.sha256(f"order:{prompt}".encode()).hexdigest()
+
+
+@cache
+def _all_splits() -> dict[Split, Examples]:
+    solved = problems()
+    members: dict[Split, list[str]] = {split: [] for split in SPLITS}
+    for prompt in sorted(solved, key=_hash_order):
+        members[split_of(prompt)].append(prompt)
+    return {
+        split: Examples(tuple(prompts), tuple(WANTED.write(solved[prompt]) for prompt in prompts))
+        for split, prompts in members.items()
+    }
+
+
+class ArithmeticFormat:
+    """Two-digit + and −; right is the exact number in the wanted format and nothing else.
+
+    >>> task = ArithmeticFormat()
+    >>> {split: len(task.split(split)) for split in ("train", "choose", "confirm", "report")}
+    {'train': 11291, 'choose': 1634, 'confirm': 1659, 'report': 1616}
+    """
+
+    name = "arithmetic_format"
+
+    def split(self, name: str) -> Examples:
+        """Return the examples of one split, in a fixed shuffled order."""
+        return _all_splits()[as_split(name)]
+
+    def to_dataset(self, split: str) -> Dataset:
+        """Return the split as a `datasets.Dataset` with the columns `prompt` and `answer`."""
+        return dataset_of(self.split(split))
