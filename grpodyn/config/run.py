@@ -1,0 +1,199 @@
+"""The config of a run: one YAML file, validated as a whole before anything is loaded or written.
+
+`grpo` and `lora` are passed to TRL's `GRPOConfig` and PEFT's `LoraConfig` under their own names. Their keys are checked
+when training starts (reading them takes the heavy imports), still before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from grpodyn.config import overrides, yaml_text
+from grpodyn.config.batching import batch_plan
+from grpodyn.config.record import RecordConfig
+from grpodyn.config.validation import StrictModel, validate
+from grpodyn.embedded import defaults
+from grpodyn.errors import ConfigError
+
+EMBEDDED = "embedded"
+"""The `model.path` that stands for the model shipped with the package."""
+
+# Set by a section of the run config, so that there is one place for each.
+_MANAGED_GRPO_KEYS = {
+    "output_dir": "the run directory decides it (--run-dir)",
+    "seed": "write the top-level `seed`",
+    "reward_weights": "write `rewards: [{name: …, weight: …}]`",
+    "model_init_kwargs": "write the `model` section",
+    "trust_remote_code": "write `model.trust_remote_code`",
+}
+
+
+class ModelConfig(StrictModel):
+    """Which weights to train, and how to load them."""
+
+    path: str = Field(min_length=1)
+    """Folder, hub name, or `embedded`."""
+    revision: str | None = None
+    dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
+    """Storage type. float32 by default: at the learning rates of RL most bf16 weights do not change in a step."""
+    attn_implementation: str | None = None
+    trust_remote_code: bool = False
+
+
+class TaskConfig(StrictModel):
+    """A task of this package by `name`, or a `dataset` (hub name, or a .jsonl, .json, .parquet or .csv file)."""
+
+    name: str | None = None
+    dataset: str | None = None
+    subset: str | None = None
+    """Configuration of a hub dataset, such as `main` of gsm8k."""
+    revision: str | None = None
+    split: str = "train"
+    prompt: str = "prompt"
+    """Column with the prompt: text, or a list of messages."""
+    answer: str | None = "answer"
+    """Column handed to reward functions as `answer`; null if there is none. All other columns are handed on too."""
+    chat: bool = False
+    """Whether a text prompt is wrapped as a user's message, so that the model's chat template applies."""
+    limit: int | None = Field(default=None, ge=1)
+    """Use only the first so many prompts."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.name is None) == (self.dataset is None):
+            raise ValueError(
+                f"name is {self.name!r} and dataset is {self.dataset!r}; give exactly one: `name` of a task of this "
+                "package, or a `dataset`"
+            )
+        if self.name is not None:
+            fields = type(self).model_fields
+            dataset_only = ("answer", "chat", "prompt", "revision", "subset")
+            # Compared with the default, not with what was written: a resolved config writes them all.
+            foreign = [key for key in dataset_only if getattr(self, key) != fields[key].default]
+            if foreign:
+                raise ValueError(
+                    f"{', '.join(foreign)} belong to a `dataset`; the task {self.name!r} has its own columns"
+                )
+        return self
+
+
+class RewardConfig(StrictModel):
+    """A reward function by name or as `module:function`, and its weight in the sum."""
+
+    name: str = Field(min_length=1)
+    weight: float = 1.0
+
+
+class EvaluateConfig(StrictModel):
+    """Held-out accuracy: before training, after it, and every so many steps if asked."""
+
+    split: str = "report"
+    prompts: int = Field(default=1000, ge=1)
+    every: int | None = Field(default=None, ge=1)
+    """Steps between evaluations during training; null for none."""
+    temperatures: list[Annotated[float, Field(ge=0, le=10)]] = [0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0]
+    """Where the base is evaluated too: what a temperature alone gives must not be credited to training."""
+    batch_size: int = Field(default=250, ge=1)
+
+
+class RunConfig(StrictModel):
+    """Everything that decides a run."""
+
+    model: ModelConfig
+    task: TaskConfig
+    rewards: list[RewardConfig] = Field(default=[RewardConfig(name="exact_match")], min_length=1)
+    grpo: dict[str, Any] = {}
+    """Keys of TRL's `GRPOConfig`."""
+    lora: dict[str, Any] | None = None
+    """Keys of PEFT's `LoraConfig`; null trains all parameters."""
+    record: RecordConfig = RecordConfig()
+    evaluate: EvaluateConfig | None = None
+    """Null for no held-out evaluation; a task of this package is evaluated by default."""
+    seed: int = Field(default=0, ge=0, lt=2**32)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        full = expand(value)
+        task = full.get("task")
+        # A dataset of the user's is evaluated only on request: whether its answers are matched word for word is unknown.
+        if "evaluate" not in full and isinstance(task, dict) and task.get("dataset") is None:
+            full["evaluate"] = {}
+        return full
+
+    @model_validator(mode="after")
+    def _grpo_keys_have_one_place(self) -> Self:
+        for key, instead in _MANAGED_GRPO_KEYS.items():
+            if key in self.grpo:
+                raise ValueError(f"grpo.{key} has no effect there: {instead}")
+        return self
+
+    @model_validator(mode="after")
+    def _groups_fill_batches(self) -> Self:
+        try:
+            batch_plan(self.grpo)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the resolved config as plain YAML and JSON values; `from_dict` gives an equal config back."""
+        return self.model_dump(mode="json")
+
+    def to_yaml(self) -> str:
+        """Return the resolved config as YAML."""
+        return yaml_text.dump(self.to_dict())
+
+
+def expand(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a raw config with the short forms written out: `model: NAME`, `task: NAME`, `rewards: [NAME]`.
+
+    >>> expand({"model": "embedded", "rewards": ["exact_match"]})
+    {'model': {'path': 'embedded'}, 'rewards': [{'name': 'exact_match'}]}
+    """
+    full = dict(value)
+    for section, key in (("model", "path"), ("task", "name")):
+        if isinstance(full.get(section), str):
+            full[section] = {key: full[section]}
+    if isinstance(full.get("rewards"), list):
+        full["rewards"] = [{"name": reward} if isinstance(reward, str) else reward for reward in full["rewards"]]
+    return full
+
+
+def from_dict(value: dict[str, Any], source: str, settings: Iterable[str] = ()) -> RunConfig:
+    """Return a validated config.
+
+    Args:
+        value: the mapping that YAML or JSON held; it may use the short forms of `expand`.
+        source: where it comes from, for the message.
+        settings: `key.path=value` texts that replace single values.
+
+    Raises:
+        ConfigError: naming each key that is wrong, its value and what was expected.
+    """
+    return validate(RunConfig, overrides.apply(expand(value), settings), source)
+
+
+def load(path: Path, settings: Iterable[str] = ()) -> RunConfig:
+    """Return the config that a YAML file holds, with `settings` applied as in `from_dict`.
+
+    Raises:
+        ConfigError: the file cannot be read or does not validate.
+    """
+    return from_dict(yaml_text.read(path), str(path), settings)
+
+
+def embedded(settings: Iterable[str] = ()) -> RunConfig:
+    """Return the config of the embedded model and task, which `grpodyn record` uses when given none.
+
+    Raises:
+        ConfigError: the settings do not validate.
+    """
+    raw = {"model": EMBEDDED, "task": defaults.TASK, "rewards": list(defaults.REWARDS), "grpo": defaults.GRPO}
+    return from_dict(raw, "the embedded config", settings)

@@ -1,0 +1,110 @@
+"""The `grpo` and `lora` sections as TRL's `GRPOConfig` and PEFT's `LoraConfig`, their keys and types checked first."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Union
+
+import torch
+from peft import LoraConfig
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from trl import GRPOConfig
+
+from grpodyn.config.run import RunConfig
+from grpodyn.errors import ConfigError, did_you_mean
+
+# Only these are checked: the rest of the two classes' annotations (enums, their own types) accept more than they say.
+_PLAIN_TYPES = frozenset({int, float, bool, str, dict, list, NoneType})
+
+
+def grpo_arguments(config: RunConfig, checkpoints: Path) -> GRPOConfig:
+    """Return the trainer's arguments; what the config says wins over the defaults chosen here.
+
+    Args:
+        config: the run config.
+        checkpoints: folder for checkpoints.
+
+    Raises:
+        ConfigError: a key that `GRPOConfig` does not have, a value of another type, or one that TRL refuses.
+    """
+    _check(config.grpo, GRPOConfig, "grpo")
+    arguments = {
+        **_device_defaults(config),
+        "report_to": "none",
+        "logging_steps": 1,
+        # A NaN loss would otherwise be logged as the mean of the losses before it.
+        "logging_nan_inf_filter": False,
+        "save_strategy": "steps",
+        "save_steps": 50,
+        "save_total_limit": 2,
+        "disable_tqdm": True,
+        **config.grpo,
+        "output_dir": str(checkpoints),
+        "seed": config.seed,
+        "trust_remote_code": config.model.trust_remote_code,
+        "reward_weights": [reward.weight for reward in config.rewards],
+    }
+    if config.model.revision is not None:
+        # The policy is passed as an instance; TRL reads this when it loads the reference model.
+        arguments["model_init_kwargs"] = {"revision": config.model.revision}
+    try:
+        return GRPOConfig(**arguments)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"TRL refuses the grpo section: {' '.join(str(error).split())}") from error
+
+
+def lora_arguments(config: RunConfig) -> LoraConfig | None:
+    """Return PEFT's config of the adapter, or None for full fine-tuning.
+
+    Raises:
+        ConfigError: a key that `LoraConfig` does not have, a value of another type, or one that PEFT refuses.
+    """
+    if config.lora is None:
+        return None
+    _check(config.lora, LoraConfig, "lora")
+    try:
+        return LoraConfig(**{"task_type": "CAUSAL_LM", **config.lora})
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"PEFT refuses the lora section: {' '.join(str(error).split())}") from error
+
+
+def _device_defaults(config: RunConfig) -> dict[str, Any]:
+    # TRL turns bf16 autocast on wherever it is not told otherwise; on a CPU that is slower and rounds for nothing.
+    if config.grpo.get("use_cpu") or not torch.accelerator.is_available():
+        return {"use_cpu": True, "bf16": False, "dataloader_pin_memory": False}
+    precise = config.grpo.get("fp16") is True
+    return {"bf16": not precise and torch.cuda.is_available() and torch.cuda.is_bf16_supported()}
+
+
+def _check(given: Mapping[str, Any], target: type[Any], section: str) -> None:
+    hints = typing.get_type_hints(target)
+    known = [field.name for field in dataclasses.fields(target) if field.init]
+    for key, value in given.items():
+        if key not in known:
+            raise ConfigError(f"unknown key `{section}.{key}`: {target.__name__} has none{did_you_mean(key, known)}")
+        if _is_plain(hints[key]):
+            _check_type(hints[key], value, f"{section}.{key}")
+
+
+def _is_plain(hint: Any) -> bool:
+    if typing.get_origin(hint) in {Union, UnionType}:
+        return all(_is_plain(part) for part in typing.get_args(hint))
+    return (typing.get_origin(hint) or hint) in _PLAIN_TYPES
+
+
+def _check_type(hint: Any, value: Any, path: str) -> None:
+    try:
+        TypeAdapter(hint, config=ConfigDict(strict=True)).validate_python(value)
+    except ValidationError as error:
+        expected = " or ".join(_names(hint))
+        raise ConfigError(f"`{path}` is {value!r} (a {type(value).__name__}), expected {expected}") from error
+
+
+def _names(hint: Any) -> list[str]:
+    if typing.get_origin(hint) in {Union, UnionType}:
+        return [name for part in typing.get_args(hint) for name in _names(part)]
+    return ["null" if hint is NoneType else getattr(hint, "__name__", str(hint))]
