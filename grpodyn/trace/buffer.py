@@ -1,0 +1,170 @@
+"""The writer's memory of one group: the rows of the last, unfinished chunk, so that a flush writes and never reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from grpodyn.trace.schema import (
+    AXIS_COORDS,
+    CHUNK_ROWS,
+    FIXED_ARRAYS,
+    GROUP_AXES,
+    ROW_ARRAYS,
+    ArraySpec,
+    axis_capacity,
+    row_capacity,
+)
+from grpodyn.trace.store import NODE, StoredArray, write_group, write_labels
+
+Array = np.ndarray[Any, Any]
+
+
+class Tail:
+    """Rows of one array since the last full chunk; both rows and sizes grow as values come."""
+
+    def __init__(self, spec: ArraySpec, rows: Array | None = None) -> None:
+        self.spec = spec
+        self.rows: Array = np.full((0,) * len(spec.dims), spec.fill, spec.dtype) if rows is None else rows
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes of the dimensions after `row`."""
+        return self.rows.shape[1:]
+
+    def put(self, index: int, value: Array) -> None:
+        """Set row `index`; what a smaller value does not cover is missing."""
+        sizes = tuple(max(a, b) for a, b in zip(self.sizes, value.shape, strict=True))
+        if index >= len(self.rows) or sizes != self.sizes:
+            # Doubled, not allocated whole: of (row, tensor, k) a full chunk is 100 MB on a large model, and rows are few.
+            allocated = min(CHUNK_ROWS, max(8, 2 * index, len(self.rows)))
+            grown = np.full((allocated, *sizes), self.spec.fill, self.spec.dtype)
+            grown[tuple(slice(0, n) for n in self.rows.shape)] = self.rows
+            self.rows = grown
+        self.rows[(index, *(slice(0, n) for n in value.shape))] = value
+
+
+class GroupBuffer:
+    """One group of the store, owned by the writer's thread."""
+
+    def __init__(self, store: Path, name: str) -> None:
+        self.name = name
+        self.rows = 0
+        self.sizes: dict[str, int] = {}
+        """Entries per dimension other than `row`."""
+        self._directory = store / name
+        self._specs: dict[str, ArraySpec] = {**ROW_ARRAYS, **FIXED_ARRAYS.get(name, {})}
+        self._tails: dict[str, Tail] = {}
+        self._stored: dict[str, StoredArray] = {}
+        self._dirty: set[str] = set()
+        self._labels: dict[str, list[Any]] = {}
+        self._labels_dirty = False
+
+    @property
+    def dirty(self) -> bool:
+        """Whether a flush has something to write."""
+        return bool(self._dirty) or self._labels_dirty
+
+    @property
+    def axis_names(self) -> list[Any]:
+        """Labels of the group's named axis."""
+        return self._labels.get(GROUP_AXES[self.name], [])
+
+    def declare(self, arrays: Mapping[str, ArraySpec]) -> None:
+        """Add arrays; each appears on disk with its first value."""
+        self._specs.update(arrays)
+
+    def label_axis(self, labels: Mapping[str, Sequence[Any]]) -> None:
+        """Set the coordinates of the group's named axis; the axis may grow, never shrink."""
+        self._labels = {name: list(values) for name, values in labels.items()}
+        dim = GROUP_AXES[self.name]
+        self.sizes[dim] = max(self.sizes.get(dim, 0), len(self._labels[dim]))
+        self._labels_dirty = True
+
+    def append(self, step: int, segment: int, values: Mapping[str, Array]) -> None:
+        """Add one row; a full chunk is written at once, to be committed with the next flush."""
+        index = self.rows % CHUNK_ROWS
+        columns: dict[str, Array] = {"step": np.asarray(step), "segment": np.asarray(segment), **values}
+        for name, value in columns.items():
+            tail = self._tails.get(name)
+            if tail is None:
+                tail = self._tails[name] = Tail(self._specs[name])
+            tail.put(index, value)
+            for dim, size in zip(tail.spec.dims[1:], value.shape, strict=True):
+                self.sizes[dim] = max(self.sizes.get(dim, 0), size)
+        self._dirty.update(columns)
+        self.rows += 1
+        if self.rows % CHUNK_ROWS == 0:
+            self.write()
+            self._tails.clear()
+
+    def write(self) -> None:
+        """Write what changed: names, then room, then values.
+
+        Raises:
+            OSError: the disk is full or gone.
+        """
+        if not self.dirty:
+            return
+        # The group's node changes with its labels only; arrays come and go beside it.
+        if self._labels_dirty or not (self._directory / NODE).exists():
+            self._write_node()
+        if self._labels_dirty:
+            dim = GROUP_AXES[self.name]
+            for name, dtype in AXIS_COORDS[dim].items():
+                labels = self._labels.get(name, [])
+                write_labels(self._directory / name, dim, dtype, labels, axis_capacity(dim, self.sizes[dim]))
+            self._labels_dirty = False
+        if self._dirty:
+            for name in self._dirty - self._stored.keys():
+                directory, spec = self._directory / name, self._specs[name]
+                self._stored[name] = StoredArray.create(directory, spec, self._capacity(spec))
+            for array in self._stored.values():
+                array.resize(self._capacity(array.spec))
+            for name in self._dirty:
+                filled = (self.rows - 1) % CHUNK_ROWS + 1
+                self._stored[name].write_rows((self.rows - 1) // CHUNK_ROWS, self._tails[name].rows[:filled])
+            self._dirty.clear()
+
+    def trim(self) -> None:
+        """Cut every array to the rows and entries it holds, so that plain xarray reads the store exactly."""
+        for array in self._stored.values():
+            array.resize((self.rows, *(self.sizes.get(dim, 0) for dim in array.spec.dims[1:])))
+        if self._labels:
+            dim = GROUP_AXES[self.name]
+            for name, dtype in AXIS_COORDS[dim].items():
+                write_labels(self._directory / name, dim, dtype, self._labels[name], self.sizes[dim])
+
+    def restore(self, rows: int, sizes: Mapping[str, int], labels: Mapping[str, Sequence[Any]]) -> None:
+        """Take up a group that a former writer left, cut to `rows` committed rows.
+
+        Raises:
+            OSError, ValueError, KeyError, RuntimeError: an array is damaged.
+        """
+        self.rows, self.sizes = rows, dict(sizes)
+        if labels:
+            self.label_axis(labels)
+        coords = AXIS_COORDS[GROUP_AXES[self.name]]
+        for directory in sorted(self._directory.iterdir()):
+            if directory.name in coords or not (directory / NODE).exists():
+                continue
+            array = StoredArray.open(directory)
+            kept = rows % CHUNK_ROWS
+            if kept:
+                # Rows beyond the commit lie in this chunk; the next write replaces them by fill values.
+                tail = array.read_rows(rows // CHUNK_ROWS)[:kept].copy()
+                self._tails[directory.name] = Tail(array.spec, tail)
+                self._dirty.add(directory.name)
+            array.resize((rows, *array.shape[1:]))
+            self._stored[directory.name] = array
+            self._specs[directory.name] = array.spec
+
+    def _capacity(self, spec: ArraySpec) -> tuple[int, ...]:
+        return (row_capacity(self.rows), *(axis_capacity(dim, self.sizes.get(dim, 0)) for dim in spec.dims[1:]))
+
+    def _write_node(self) -> None:
+        coordinates = ["step", "segment", *(AXIS_COORDS[GROUP_AXES[self.name]] if self._labels else ())]
+        write_group(self._directory, {"coordinates": " ".join(coordinates)})

@@ -1,0 +1,53 @@
+"""`commit.json`: how many rows of each group are whole. Replaced last in every flush; a reader trims to it."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from grpodyn.errors import SchemaError
+from grpodyn.trace import strict_json
+from grpodyn.trace.schema import COMMIT, SCHEMA_VERSION
+
+_ATTEMPTS = 5
+_PAUSE_SECONDS = 0.02
+
+
+@dataclass
+class Commit:
+    """Committed rows per group, and entries per dimension of each group (stored axes are longer: they grow in blocks)."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    axes: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def write(self, run_dir: Path) -> None:
+        """Replace `commit.json`."""
+        content = {"schema_version": SCHEMA_VERSION, "rows": self.rows, "axes": self.axes, "time": time.time()}
+        strict_json.replace_file(run_dir / COMMIT, strict_json.dumps(content).encode())
+
+    @classmethod
+    def read(cls, run_dir: Path) -> Commit | None:
+        """Read `commit.json`, or return None where there is none.
+
+        A network file system can show a file half replaced, so what does not parse is read again before it counts as
+        damaged.
+
+        Raises:
+            SchemaError: it does not parse, several times in a row.
+        """
+        path = run_dir / COMMIT
+        for attempt in range(_ATTEMPTS):
+            try:
+                content = json.loads(path.read_bytes())
+                return cls({g: int(n) for g, n in content["rows"].items()}, content["axes"])
+            except FileNotFoundError:
+                return None
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                if attempt + 1 == _ATTEMPTS:
+                    raise SchemaError(
+                        f"{path} is damaged ({error}); `grpodyn status --repair` counts the rows anew"
+                    ) from error
+                time.sleep(_PAUSE_SECONDS)
+        raise AssertionError("unreachable")

@@ -1,0 +1,74 @@
+"""JSON that every reader accepts: no bare NaN, no numpy scalars, and files replaced whole."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import uuid
+from collections.abc import Mapping
+from datetime import date
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def jsonable(value: Any) -> Any:
+    """Return `value` as plain JSON types.
+
+    NaN and infinities become None: JSON has no word for them. Numpy scalars and arrays, paths, enums, dates, sets and
+    dataclasses are converted; what is left becomes its `str`.
+
+    >>> import numpy as np
+    >>> jsonable({"kl": float("nan"), "lr": np.float32(0.5), "out": Path("runs/a"), "shape": (2, 3)})
+    {'kl': None, 'lr': 0.5, 'out': 'runs/a', 'shape': [2, 3]}
+    """
+    converted: Any
+    match value:
+        case Enum():
+            converted = jsonable(value.value)
+        case None | bool() | int() | str():
+            converted = value
+        case float():
+            converted = float(value) if math.isfinite(value) else None
+        case np.generic() | np.ndarray():
+            converted = jsonable(value.tolist())
+        case Mapping():
+            converted = {str(jsonable(key)): jsonable(item) for key, item in value.items()}
+        case list() | tuple():
+            converted = [jsonable(item) for item in value]
+        case set() | frozenset():
+            converted = sorted((jsonable(item) for item in value), key=str)
+        case date():
+            converted = value.isoformat()
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            converted = jsonable(dataclasses.asdict(value))
+        case _:
+            converted = str(value)
+    return converted
+
+
+def dumps(value: Any, indent: int | None = None) -> str:
+    """Return strict JSON of anything `jsonable` takes."""
+    return json.dumps(jsonable(value), allow_nan=False, indent=indent, ensure_ascii=False)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write `content` to `path` so that a reader, or a kill at any moment, sees the old file or the new one.
+
+    Raises:
+        OSError: the disk is full or the directory is gone; the old file is untouched.
+    """
+    # The suffix is zarr's own for half-written files, so one sweep removes what a killed process left.
+    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise
