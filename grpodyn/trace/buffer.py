@@ -33,15 +33,15 @@ class Tail:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Sizes of the dimensions after `row`."""
-        return self.rows.shape[1:]
+        return tuple(int(n) for n in self.rows.shape[1:])
 
     def put(self, index: int, value: Array) -> None:
         """Set row `index`; what a smaller value does not cover is missing."""
-        sizes = tuple(max(a, b) for a, b in zip(self.sizes, value.shape, strict=True))
+        sizes: tuple[int, ...] = tuple(max(a, b) for a, b in zip(self.sizes, value.shape, strict=True))
         if index >= len(self.rows) or sizes != self.sizes:
-            # Doubled, not allocated whole: of (row, tensor, k) a full chunk is 100 MB on a large model, and rows are few.
+            # Doubled, not allocated whole: a full chunk of (row, tensor, k) is 100 MB on a large model, its rows are few.
             allocated = min(CHUNK_ROWS, max(8, 2 * index, len(self.rows)))
-            grown = np.full((allocated, *sizes), self.spec.fill, self.spec.dtype)
+            grown: Array = np.full((allocated, *sizes), self.spec.fill, self.spec.dtype)
             grown[tuple(slice(0, n) for n in self.rows.shape)] = self.rows
             self.rows = grown
         self.rows[(index, *(slice(0, n) for n in value.shape))] = value
@@ -56,7 +56,7 @@ class GroupBuffer:
         self.sizes: dict[str, int] = {}
         """Entries per dimension other than `row`."""
         self._directory = store / name
-        self._specs: dict[str, ArraySpec] = {**ROW_ARRAYS, **FIXED_ARRAYS.get(name, {})}
+        self.specs: dict[str, ArraySpec] = {**ROW_ARRAYS, **FIXED_ARRAYS.get(name, {})}
         self._tails: dict[str, Tail] = {}
         self._stored: dict[str, StoredArray] = {}
         self._dirty: set[str] = set()
@@ -75,7 +75,7 @@ class GroupBuffer:
 
     def declare(self, arrays: Mapping[str, ArraySpec]) -> None:
         """Add arrays; each appears on disk with its first value."""
-        self._specs.update(arrays)
+        self.specs.update(arrays)
 
     def label_axis(self, labels: Mapping[str, Sequence[Any]]) -> None:
         """Set the coordinates of the group's named axis; the axis may grow, never shrink."""
@@ -91,7 +91,7 @@ class GroupBuffer:
         for name, value in columns.items():
             tail = self._tails.get(name)
             if tail is None:
-                tail = self._tails[name] = Tail(self._specs[name])
+                tail = self._tails[name] = Tail(self.specs[name])
             tail.put(index, value)
             for dim, size in zip(tail.spec.dims[1:], value.shape, strict=True):
                 self.sizes[dim] = max(self.sizes.get(dim, 0), size)
@@ -120,7 +120,7 @@ class GroupBuffer:
             self._labels_dirty = False
         if self._dirty:
             for name in self._dirty - self._stored.keys():
-                directory, spec = self._directory / name, self._specs[name]
+                directory, spec = self._directory / name, self.specs[name]
                 self._stored[name] = StoredArray.create(directory, spec, self._capacity(spec))
             for array in self._stored.values():
                 array.resize(self._capacity(array.spec))
@@ -160,7 +160,7 @@ class GroupBuffer:
                 self._dirty.add(directory.name)
             array.resize((rows, *array.shape[1:]))
             self._stored[directory.name] = array
-            self._specs[directory.name] = array.spec
+            self.specs[directory.name] = array.spec
 
     def _capacity(self, spec: ArraySpec) -> tuple[int, ...]:
         return (row_capacity(self.rows), *(axis_capacity(dim, self.sizes.get(dim, 0)) for dim in spec.dims[1:]))

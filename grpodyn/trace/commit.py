@@ -17,7 +17,10 @@ _PAUSE_SECONDS = 0.02
 
 @dataclass
 class Commit:
-    """Committed rows per group, and entries per dimension of each group (stored axes are longer: they grow in blocks)."""
+    """Committed rows per group, and entries per dimension of each group.
+
+    Stored dimensions are longer: they grow in blocks.
+    """
 
     rows: dict[str, int] = field(default_factory=dict)
     axes: dict[str, dict[str, int]] = field(default_factory=dict)

@@ -71,7 +71,8 @@ class WriterLock:
             raise
         os.close(descriptor)
         raise DirectoryInUseError(
-            f"{run_dir} is being written by {_describe(_owner(path))}; wait for it to end, or record into another directory"
+            f"{run_dir} is being written by {_describe(_owner(path))}; wait for it to end, or record into another "
+            "directory"
         )
 
     def beat(self) -> None:
@@ -111,10 +112,7 @@ def living_writer(run_dir: Path) -> dict[str, Any] | None:
         if descriptor is None:
             return None
         held = _try_lock(descriptor, exclusive=False)
-        if held is None:
-            alive = _beats(owner)
-        else:
-            alive = held or _beats_elsewhere(owner)
+        alive = _beats(owner) if held is None else held or _beats_elsewhere(owner)
     return (owner or {}) if alive else None
 
 

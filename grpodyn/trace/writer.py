@@ -73,6 +73,8 @@ class TraceWriter:
         self._lock = lock
         self._groups = dict(groups)
         self._specs: dict[str, dict[str, ArraySpec]] = {name: dict(FIXED_ARRAYS.get(name, {})) for name in GROUPS}
+        for name, group in groups.items():
+            self._specs[name].update(group.specs)
         self._labels = {GROUP_AXES[name]: list(group.axis_names) for name, group in groups.items()}
 
         self._condition = threading.Condition()

@@ -1,0 +1,95 @@
+"""Finds damaged files of a store without decoding them: what a power cut or a full disk leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from grpodyn.trace.schema import AXIS_COORDS, GROUP_AXES, GROUPS
+from grpodyn.trace.store import NODE
+
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_RLE_BLOCK = 1
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One damaged file of the store."""
+
+    path: Path
+    what: str
+
+    def describe(self, store: Path) -> str:
+        """Return one sentence for people."""
+        return f"{self.path.relative_to(store)}: {self.what}"
+
+
+def damages(store: Path) -> list[Damage]:
+    """Return every file of the store that is empty, cut short or not JSON. Reads a few bytes of each chunk."""
+    found: list[Damage] = []
+    for group in sorted(path for path in store.iterdir() if path.is_dir() and path.name in GROUPS):
+        found += _damaged_node(group)
+        for array in sorted(path for path in group.iterdir() if path.is_dir()):
+            found += _damaged_node(array)
+            for chunk in sorted(path for path in array.rglob("*") if path.is_file()):
+                if chunk.name != NODE and not chunk.name.endswith(".partial"):
+                    found += _damaged_chunk(chunk)
+    return found
+
+
+def _damaged_node(directory: Path) -> list[Damage]:
+    path = directory / NODE
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return [Damage(path, "missing; the array cannot be read without it")] if (directory / "c").exists() else []
+    except ValueError:
+        size = path.stat().st_size
+        return [Damage(path, "empty file" if size == 0 else "not JSON (cut short?)")]
+    whole = isinstance(document, dict) and document.get("zarr_format") == 3
+    return [] if whole else [Damage(path, "not a Zarr v3 document")]
+
+
+def _damaged_chunk(path: Path) -> list[Damage]:
+    try:
+        size = path.stat().st_size
+        if size == 0:
+            return [Damage(path, "empty chunk")]
+        expected = zstd_frame_size(path)
+    except FileNotFoundError:
+        return []  # A living writer deleted it meanwhile.
+    if expected is not None and expected != size:
+        return [Damage(path, f"truncated chunk ({size} bytes)")]
+    return []
+
+
+def zstd_frame_size(path: Path) -> int | None:
+    """Return the length that the Zstandard frame in `path` claims, or None if it is no such frame.
+
+    Follows the block headers (RFC 8878, section 3.1.1); a frame that ends early claims more than the file holds.
+    """
+    with path.open("rb") as file:
+        if file.read(4) != _ZSTD_MAGIC:
+            return None
+        descriptor = file.read(1)
+        if not descriptor:
+            return 5
+        flags = descriptor[0]
+        single_segment = bool(flags & 0x20)
+        content_size_bytes = (1 if single_segment else 0, 2, 4, 8)[flags >> 6]
+        position = 5 + (0 if single_segment else 1) + (0, 1, 2, 4)[flags & 3] + content_size_bytes
+        while True:
+            header = os.pread(file.fileno(), 3, position)
+            if len(header) < 3:
+                return position + 3
+            block = int.from_bytes(header, "little")
+            position += 3 + (1 if (block >> 1) & 3 == _RLE_BLOCK else block >> 3)
+            if block & 1:
+                return position + (4 if flags & 0x04 else 0)
+
+
+def coordinate_names(group: str) -> frozenset[str]:
+    """Return the names of the label arrays of a group."""
+    return frozenset(AXIS_COORDS[GROUP_AXES[group]])
