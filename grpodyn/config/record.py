@@ -1,0 +1,93 @@
+"""What a recorder measures, and how often: the `record` section of a run config.
+
+Cadences are in steps, not in time, so that two runs compare. A preset sets them by what a probe costs and needs, never
+by its name: a probe added later falls into its place.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from grpodyn import registry
+from grpodyn.config.validation import StrictModel
+from grpodyn.errors import UnknownNameError
+from grpodyn.probe import Need, Probe
+
+Preset = Literal["light", "standard", "full"]
+PRESETS: Final[tuple[Preset, ...]] = ("light", "standard", "full")
+
+ENDS_ONLY: Final = 0
+"""The cadence of what is measured at the first and the last step alone."""
+
+MEGABYTE: Final = 1 << 20
+
+
+class RecordConfig(StrictModel):
+    """Probes, cadence and memory limits of a recorder."""
+
+    preset: Preset = "standard"
+    probes: list[str] | None = None
+    """Names of the probes to measure; null for all of them."""
+    every: dict[str, int] = {}
+    """Steps between measurements by probe, in place of the preset's; 0 is the first and the last step alone."""
+    copy_limit: int = Field(default=256 * MEGABYTE, ge=0)
+    """Bytes of copies of the weights before a step; larger models are sampled by rows."""
+    snapshot_limit: int = Field(default=64 * MEGABYTE, ge=1)
+    """Bytes of weight differences that wait for their spectrum at one time."""
+    base_limit: int = Field(default=2048 * MEGABYTE, ge=0)
+    """Bytes of starting weights saved in the run where no checkpoint holds them."""
+    singular_values: int = Field(default=16, ge=1)
+    """Leading singular values stored per matrix."""
+    spectra_embeddings: bool = False
+    """Whether embeddings and heads get a spectrum too: theirs cost more than all layers together."""
+    save_completions: int = Field(default=0, ge=0)
+    """Save the sampled prompts and completions of every so many generation batches as parquet; 0 for none."""
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> Self:
+        for name in [*(self.probes or []), *self.every]:
+            try:
+                registry.probe(name)
+            except UnknownNameError as error:
+                raise ValueError(str(error)) from error
+        for name, steps in self.every.items():
+            if steps < 0:
+                raise ValueError(f"every.{name} is {steps}: a number of steps, or 0 for the first and the last step")
+        return self
+
+    def chosen(self) -> dict[str, Probe]:
+        """Return the probes to measure, by name."""
+        if self.probes is None:
+            return dict(registry.probes())
+        return {name: registry.probe(name) for name in self.probes}
+
+    def cadence(self, probe: Probe) -> int:
+        """Return the steps between two measurements of a probe; 0 for the first and the last step alone."""
+        if probe.when == "ends":
+            return ENDS_ONLY
+        return self.every.get(probe.name, preset_cadence(self.preset, probe))
+
+
+def preset_cadence(preset: Preset, probe: Probe) -> int:
+    """Return the steps between two measurements of a probe in a preset; 0 for the first and the last step alone."""
+    if probe.when == "ends":
+        return ENDS_ONLY
+    if preset == "full":
+        return 1
+    if probe.cost == "spectrum":
+        return ENDS_ONLY if preset == "light" else 25
+    if preset == "light":
+        return 5
+    # A displacement reads the starting weights too, and changes slowly.
+    return 5 if Need.DELTA in probe.needs else 1
+
+
+def due(cadence: int, step: int, *, first: int, last: int | None) -> bool:
+    """Return whether something of that cadence is measured at `step`.
+
+    >>> [step for step in range(1, 13) if due(5, step, first=1, last=12)]
+    [1, 5, 10, 12]
+    """
+    return step in (first, last) or (cadence != ENDS_ONLY and step % cadence == 0)

@@ -1,0 +1,93 @@
+"""W_{t−1}: copies of the weights before a step, or of sampled rows where memory is short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+_SEED = 20240501
+"""Which rows are sampled is fixed, so that two runs of one model compare."""
+
+
+class PreviousWeights:
+    """Holds what the weights were before the optimizer's step.
+
+    Vectors are always copied whole. If all matrices fit into the limit, so are they; else each matrix gets the same
+    number of bytes at most, so that small ones stay exact and large ones are known by sampled rows.
+
+    Args:
+        tensors: the live weights.
+        limit: bytes of all copies.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor], limit: int) -> None:
+        self._tensors = [tensor.detach() for tensor in tensors]
+        self._rows = _sampled_rows(self._tensors, limit)
+        self.copies = [
+            torch.empty_like(tensor)
+            if rows is None
+            else torch.empty((len(rows), *tensor.shape[1:]), dtype=tensor.dtype, device=tensor.device)
+            for tensor, rows in zip(self._tensors, self._rows, strict=True)
+        ]
+        """Weights before the step; of sampled tensors, the sampled rows."""
+        self._whole = [i for i, rows in enumerate(self._rows) if rows is None]
+
+    def take(self) -> None:
+        """Copy the live weights."""
+        if self._whole:
+            torch._foreach_copy_([self.copies[i] for i in self._whole], [self._tensors[i] for i in self._whole])
+        for tensor, rows, copy in zip(self._tensors, self._rows, self.copies, strict=True):
+            if rows is not None:
+                torch.index_select(tensor, 0, rows, out=copy)
+
+    def is_sampled(self, index: int) -> bool:
+        """Return whether only some rows of a tensor are known."""
+        return self._rows[index] is not None
+
+    def matching(self, index: int, tensor: Tensor) -> Tensor:
+        """Return the rows of `tensor` (shaped like the weight) that the copy of weight `index` holds."""
+        rows = self._rows[index]
+        return tensor if rows is None else tensor.index_select(0, rows)
+
+    def scale(self, index: int) -> float:
+        """Return what a sum over the copy is multiplied by to estimate the sum over the tensor; 1 if it is whole."""
+        rows = self._rows[index]
+        return 1.0 if rows is None else self._tensors[index].shape[0] / len(rows)
+
+    def method(self, index: int) -> str:
+        """Return how weight `index` is known, for the manifest."""
+        rows = self._rows[index]
+        return "copy" if rows is None else f"{len(rows)} sampled of {self._tensors[index].shape[0]} rows"
+
+
+def _sampled_rows(tensors: list[Tensor], limit: int) -> list[Tensor | None]:
+    sizes = [tensor.numel() * tensor.element_size() for tensor in tensors]
+    matrices = [i for i, tensor in enumerate(tensors) if tensor.dim() > 1]
+    left = limit - sum(size for size, tensor in zip(sizes, tensors, strict=True) if tensor.dim() <= 1)
+    cap = _equal_share([sizes[i] for i in matrices], left)
+    generator = torch.Generator().manual_seed(_SEED)
+    sampled: list[Tensor | None] = [None] * len(tensors)
+    for i in matrices:
+        if sizes[i] > cap:
+            rows = tensors[i].shape[0]
+            kept = max(1, int(rows * cap / sizes[i]))
+            chosen = torch.randperm(rows, generator=generator)[:kept].sort().values
+            sampled[i] = chosen.to(tensors[i].device)
+    return sampled
+
+
+def _equal_share(sizes: list[int], limit: int) -> float:
+    """Return the largest cap c with Σ min(size, c) ≤ limit.
+
+    >>> _equal_share([1, 4, 9], 8), _equal_share([1, 4, 9], 20)
+    (3.5, 9.0)
+    """
+    left = float(max(0, limit))
+    for place, size in enumerate(sorted(sizes)):
+        share = left / (len(sizes) - place)
+        if size > share:
+            return share
+        left -= size
+    return float(max(sizes, default=0))
