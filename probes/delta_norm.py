@@ -19,7 +19,7 @@ class DeltaNorm(TensorProbe):
     group = "tensors"
     dims = ("row", "tensor")
     needs = frozenset({Need.DELTA})
-    reference = "‖W_t − W_0‖_F; distance from initialisation, Nagarajan & Kolter 2017 (arXiv 1901.01672), section 2"
+    reference = "‖W_t − W_0‖_F; distance from initialisation, Nagarajan & Kolter 2017 (arXiv 1901.01672)"
 
     def measure(self, sample: Sample) -> tuple[torch.Tensor, ...]:
         """Return ‖W_t − W_0‖_F², unit 1."""

@@ -19,7 +19,7 @@ class UpdateRatio(TensorProbe):
     group = "tensors"
     dims = ("row", "tensor")
     needs = frozenset({Need.STEP, Need.PREVIOUS_WEIGHT})
-    reference = "‖W_t − W_{t−1}‖_F / ‖W_{t−1}‖_F; You, Gitman & Ginsburg 2017 (arXiv 1708.03888), section 4, inverted"
+    reference = "‖W_t − W_{t−1}‖_F / ‖W_{t−1}‖_F; You, Gitman & Ginsburg 2017 (arXiv 1708.03888), inverted"
 
     def measure(self, sample: Sample) -> tuple[torch.Tensor, ...]:
         """Return ‖W_t − W_{t−1}‖_F² and ‖W_{t−1}‖_F², unit 1."""

@@ -1,6 +1,12 @@
-"""Exact singular values of weight deltas."""
+"""Exact singular values of weight deltas, in bounded memory.
+
+float64 eigenvalues of the Gram matrix where they are provably good enough, else a float64 QR and the singular values of
+its triangle. The Gram way is about twice as fast, and wrong on deltas of low rank.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -9,12 +15,19 @@ from torch import Tensor
 
 from grpodyn.spectra.lowrank import LowRank
 
-# A Gram matrix squares the condition: its small eigenvalues carry an error of 1e-16 λ_max, so σ_min keeps six digits.
+# A Gram matrix squares the condition: its eigenvalues carry an error of about 1e-15 λ_max, so at this ratio the
+# smallest singular value still has five good digits, and larger ones more.
 _GRAM_TRUSTED = 1e-10
+# Bounds the float64 copy of a large matrix (8 bytes an element).
+_PIECE = 1 << 20
+# The Gram matrix is symmetric: column blocks of this width compute little more than its upper half.
+_COLUMNS = 128
+# Outside this range squares of float64 values underflow or overflow; no float32 matrix is.
+_SMALLEST, _LARGEST = 1e-100, 1e100
 
 
 def singular_values(x: Tensor | LowRank) -> NDArray[np.float64]:
-    """Return all singular values of a matrix, within 1e-6 relative of float64 `svdvals`; deterministic.
+    """Return all singular values of a matrix, within 1e-5 relative of float64 `svdvals`; deterministic.
 
     Args:
         x: shape (m, n) of any floating dtype (a vector counts as (n, 1)), or the factors of such a matrix.
@@ -22,53 +35,86 @@ def singular_values(x: Tensor | LowRank) -> NDArray[np.float64]:
     Returns:
         float64, shape (min(m, n),), descending, in x's unit. All nan if x holds NaN or Inf; zeros of a zero matrix.
 
+    Raises:
+        ValueError: x has more than two dimensions.
+
+    Reference: Golub & Van Loan, Matrix Computations (4th ed.), sections 5.4.2 and 8.6.3.
+
     >>> singular_values(torch.tensor([[0.0, -3.0], [1.0, 0.0], [0.0, 0.0]]))
     array([3., 1.])
     """
     if isinstance(x, LowRank):
-        if not (_all_finite(x.left) and _all_finite(x.right)):
-            return np.full(min(x.shape[-2:]), np.nan)
-        return x.singular_values().cpu().numpy()
-    matrix = x.detach().double()
-    matrix = matrix.unsqueeze(1) if matrix.dim() == 1 else matrix
-    if matrix.dim() != 2:
+        finite = all(np.isfinite(_largest(factor)) for factor in (x.left, x.right))
+        return x.singular_values().cpu().numpy() if finite else np.full((*x.shape[:-2], min(x.shape[-2:])), np.nan)
+    if x.dim() > 2:
         raise ValueError(f"a matrix has two dimensions, this tensor {tuple(x.shape)}; pass one matrix of the stack")
+    matrix = x.detach().reshape(-1, 1) if x.dim() < 2 else x.detach()
     if matrix.shape[0] < matrix.shape[1]:
         matrix = matrix.T
-    rank = matrix.shape[1]
-    if not _all_finite(matrix):
-        return np.full(rank, np.nan)
-    scale = float(matrix.abs().max()) if matrix.numel() else 0.0
-    if scale == 0.0:
-        return np.zeros(rank)
-    # Scaling keeps squares of the tiniest and largest float64 values in range.
-    return _of_tall(matrix / scale).cpu().numpy() * scale
+    largest = _largest(matrix)
+    if not np.isfinite(largest):
+        return np.full(matrix.shape[1], np.nan)
+    if largest == 0.0:
+        return np.zeros(matrix.shape[1])
+    if _SMALLEST < largest < _LARGEST:
+        return _of_tall(matrix).cpu().numpy()
+    return _of_tall(matrix / largest).cpu().numpy() * largest
 
 
-def _all_finite(x: Tensor) -> bool:
-    # NaN and Inf survive a sum; float64 sums of finite float32 values cannot overflow, so one pass settles most cases.
-    return bool(torch.isfinite(x.sum(dtype=torch.float64))) or bool(torch.isfinite(x).all())
+def _largest(x: Tensor) -> float:
+    """Return max |x|, 0 of an empty tensor; nan and inf come through."""
+    if x.numel() == 0:
+        return 0.0
+    low, high = torch.aminmax(x.detach())
+    return float(torch.maximum(-low, high))
 
 
 def _of_tall(matrix: Tensor) -> Tensor:
-    """Return the singular values of a finite float64 matrix with at least as many rows as columns."""
-    squares: Tensor = torch.linalg.eigvalsh(matrix.T @ matrix).flip(0)
+    """Return the singular values of a finite matrix with at least as many rows as columns."""
+    squares: Tensor = torch.linalg.eigvalsh(_gram_upper(matrix), UPLO="U").flip(0)
     if squares[-1] > _GRAM_TRUSTED * squares[0]:
         return squares.sqrt()
     values: Tensor
-    triangle = torch.linalg.qr(matrix, mode="r").R
+    triangle = _triangle(matrix)
     try:
         values = torch.linalg.svdvals(triangle)
-    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # torch forgets to export it to type checkers
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # torch does not export it to type checkers
         values = _by_embedding(triangle)
     return values
+
+
+def _pieces(matrix: Tensor, rows: int) -> Iterator[Tensor]:
+    """Yield `rows` rows at a time, widened to float64."""
+    for piece in torch.split(matrix, rows):
+        yield piece.double()
+
+
+def _gram_upper(matrix: Tensor) -> Tensor:
+    """Return MᵀM in float64, shape (n, n); the blocks below the diagonal stay 0."""
+    n = matrix.shape[1]
+    gram = torch.zeros(n, n, dtype=torch.float64, device=matrix.device)
+    for piece in _pieces(matrix, max(1, _PIECE // n)):
+        for start in range(0, n, _COLUMNS):
+            stop = start + _COLUMNS
+            gram[start:stop, start:].addmm_(piece[:, start:stop].T, piece[:, start:])
+    return gram
+
+
+def _triangle(matrix: Tensor) -> Tensor:
+    """Return R of M = QR in float64, shape (n, n), piece by piece: the QR of [R; next rows] has the same R."""
+    n = matrix.shape[1]
+    triangle = torch.zeros(0, n, dtype=torch.float64, device=matrix.device)
+    # Four times the height of R, so that factorising R again costs little.
+    for piece in _pieces(matrix, max(4 * n, _PIECE // n)):
+        triangle = torch.linalg.qr(torch.cat([triangle, piece]), mode="r").R
+    return triangle
 
 
 def _by_embedding(matrix: Tensor) -> Tensor:
     """Return singular values as the upper half of the eigenvalues of [[0, M], [Mᵀ, 0]], by another LAPACK driver.
 
-    Slower and good to 1e-16 σ₁ in the small values, but the symmetric QL iteration converges where the bidiagonal one
-    gave up.
+    Slower, and the small values are only good to 1e-16 σ₁; but the symmetric QL iteration converges where the
+    bidiagonal one gave up.
     """
     m, n = matrix.shape
     embedding = torch.zeros(m + n, m + n, dtype=matrix.dtype, device=matrix.device)
