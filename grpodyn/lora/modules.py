@@ -1,0 +1,134 @@
+"""The modules that an adapter can sit on, as plain facts; no torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Method = Literal["lora", "rslora", "dora"]
+METHODS: tuple[Method, ...] = ("lora", "rslora", "dora")
+
+QUERY_AND_KEY = frozenset({"q_proj", "k_proj"})
+"""Leaf names that a tight budget gives up first; a fused qkv module cannot be given up in part."""
+FUSED_ATTENTION = frozenset({"qkv_proj", "c_attn", "query_key_value", "Wqkv", "qkv"})
+
+_INDEX = re.compile(r"(?:^|\.)(\d+)(?=\.)")
+
+
+@dataclass(frozen=True)
+class LinearModule:
+    """One linear module of the model's blocks."""
+
+    name: str
+    in_features: int
+    out_features: int
+
+    @property
+    def leaf(self) -> str:
+        """Last part of the name: the module type."""
+        return self.name.rsplit(".", 1)[-1]
+
+    @property
+    def layer(self) -> int:
+        """Index of the block, −1 outside the blocks."""
+        found = _INDEX.search(self.name)
+        return int(found.group(1)) if found else -1
+
+    def adapter_parameters(self, rank: int, method: Method) -> int:
+        """Return r·(in + out), plus `out` magnitudes for DoRA."""
+        return rank * (self.in_features + self.out_features) + (self.out_features if method == "dora" else 0)
+
+
+@dataclass(frozen=True)
+class ModulePlan:
+    """The rank and alpha that one module is meant to get."""
+
+    name: str
+    rank: int
+    alpha: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the advised adapter is meant to be, module by module."""
+
+    modules: tuple[ModulePlan, ...]
+    method: Method
+    dropout: float = 0.0
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the adapted modules."""
+        return frozenset(module.name for module in self.modules)
+
+    @property
+    def rank(self) -> int:
+        """The rank of most modules; every other one is an exception in `rank_pattern`."""
+        ranks = [module.rank for module in self.modules]
+        return max(set(ranks), key=lambda rank: (ranks.count(rank), rank))
+
+    @property
+    def max_rank(self) -> int:
+        """The largest rank, which a server's cap must allow."""
+        return max(module.rank for module in self.modules)
+
+    @property
+    def alpha(self) -> int:
+        """The alpha of every module."""
+        return self.modules[0].alpha
+
+    def without(self, names: Iterable[str]) -> Plan:
+        """Return the plan with these modules left out."""
+        left_out = set(names)
+        return replace(self, modules=tuple(m for m in self.modules if m.name not in left_out))
+
+
+def uniform(modules: Iterable[LinearModule], rank: int, alpha: int, method: Method, dropout: float = 0.0) -> Plan:
+    """Return the plan that gives every module the same rank and alpha."""
+    return Plan(tuple(ModulePlan(module.name, rank, alpha) for module in modules), method, dropout)
+
+
+def minimal_targets(planned: Iterable[str], all_modules: Iterable[str]) -> list[str]:
+    """Return the shortest name endings that match every planned module and no other.
+
+    PEFT matches an entry against whole dotted endings of a module's name, so `q_proj` means every `….q_proj`.
+
+    >>> minimal_targets(["h.0.attn.proj", "h.0.fc"], ["h.0.attn.proj", "h.0.mlp.proj", "h.0.fc"])
+    ['attn.proj', 'fc']
+    """
+    wanted = set(planned)
+    forbidden = {ending for name in all_modules if name not in wanted for ending in _endings(name)}
+    # Two names may need different lengths, so each takes its own shortest ending.
+    return sorted({next((e for e in _endings(name) if e not in forbidden), name) for name in wanted})
+
+
+def _endings(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[i:]) for i in range(len(parts) - 1, -1, -1)]
+
+
+def peft_config(
+    plan: Plan, all_modules: Sequence[str], base_model: str | None, revision: str | None
+) -> dict[str, object]:
+    """Return the arguments of `peft.LoraConfig` for a plan; only keys that are needed."""
+    rank = plan.rank
+    config: dict[str, object] = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base_model,
+        "revision": revision,
+        "r": rank,
+        "lora_alpha": plan.alpha,
+        "lora_dropout": plan.dropout,
+        "bias": "none",
+        "target_modules": minimal_targets(plan.names, all_modules),
+        "use_rslora": plan.method == "rslora",
+        "use_dora": plan.method == "dora",
+    }
+    # PEFT reads a key as a regular expression that may start after any dot: `layers.1.q_proj` would also hit layer 11.
+    pattern = {f"^{re.escape(m.name)}": m.rank for m in plan.modules if m.rank != rank}
+    if pattern:
+        config["rank_pattern"] = pattern
+    return config

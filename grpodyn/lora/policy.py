@@ -1,0 +1,172 @@
+"""Which adapter to advise on movement alone (rung 1): uniform over all linear modules, less where a budget forces it.
+
+Movement does not say what matters, so it never moves rank from one part to another here. A budget takes, in this order:
+rank 16 → 8, then q and k, then rank 4 with a warning. Layers are never left out on this rung.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from grpodyn.errors import UsageError
+from grpodyn.lora.modules import FUSED_ATTENTION, QUERY_AND_KEY, LinearModule, Method, Plan, uniform
+
+DEFAULT_RANK = 16
+REDUCED_RANK = 8
+LAST_RANK = 4
+ALPHA = 32
+Goal = Literal["gain", "retention"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller asks for."""
+
+    rank: int | None = None
+    goal: Goal | None = None
+    max_params: int | None = None
+    max_fraction: float | None = None
+    """Of all-linear at the same rank as the advice."""
+    method: Method = "lora"
+    rank_ladder: tuple[int, ...] = ()
+    """Ranks that the server allows; empty allows all."""
+    keep_learning_rate: bool = False
+
+    def __post_init__(self) -> None:
+        if self.rank is not None and self.rank < 1:
+            raise UsageError(f"--rank {self.rank}: a rank is at least 1")
+        if self.max_params is not None and self.max_params < 1:
+            raise UsageError(f"--max-params {self.max_params}: a budget is at least 1 parameter")
+        if self.max_fraction is not None and not 0 < self.max_fraction <= 1:
+            raise UsageError(f"--max-fraction {self.max_fraction}: expected a fraction of all-linear in (0, 1]")
+        if any(rank < 1 for rank in self.rank_ladder):
+            raise UsageError(f"--rank-ladder {self.rank_ladder}: ranks are at least 1")
+        if self.rank is not None and self.rank_ladder and self.rank not in self.rank_ladder:
+            allowed = ", ".join(map(str, sorted(self.rank_ladder)))
+            raise UsageError(f"--rank {self.rank} is not on the server's ladder ({allowed}); give one of these")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The plan, and what had to give way for it."""
+
+    plan: Plan
+    parameters: int
+    all_linear_parameters: int
+    """All linear modules at the plan's rank."""
+    gave_way: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    rank: int
+    modules: tuple[LinearModule, ...]
+    gave_way: tuple[str, ...]
+
+
+def choose(linear: Sequence[LinearModule], options: Options, dropout: float = 0.0) -> Choice:
+    """Return the first adapter on the policy's path that fits the budget.
+
+    Raises:
+        UsageError: nothing on the path fits; states the smallest that is possible.
+    """
+    path = _path(linear, options)
+    for candidate in path:
+        parameters, whole = _sizes(candidate, linear, options.method)
+        if _fits(parameters, whole, options):
+            plan = uniform(candidate.modules, candidate.rank, ALPHA, options.method, dropout)
+            return Choice(plan, parameters, whole, candidate.gave_way, _warnings(candidate, options))
+    raise UsageError(_too_large(path, linear, options))
+
+
+def _path(linear: Sequence[LinearModule], options: Options) -> list[_Candidate]:
+    """Adapters in the order in which a shrinking budget reaches them."""
+    everything = tuple(linear)
+    fewer = tuple(module for module in linear if module.leaf not in QUERY_AND_KEY)
+    dropped = tuple(sorted({module.leaf for module in linear if module.leaf in QUERY_AND_KEY}))
+    ranks = _ranks(options)
+    comfortable = [rank for rank in ranks if rank >= REDUCED_RANK] or ranks[:1]
+    below = [rank for rank in ranks if rank not in comfortable]
+
+    def lower(rank: int) -> tuple[str, ...]:
+        return () if rank == ranks[0] else (f"rank {ranks[0]} → {rank}",)
+
+    path = [_Candidate(rank, everything, lower(rank)) for rank in comfortable]
+    if not dropped or not fewer:
+        return path + [_Candidate(rank, everything, lower(rank)) for rank in below]
+    # A lower rank lowers all-linear at that rank alike, so under a fraction only leaving modules out helps.
+    start = comfortable if options.max_fraction is not None else comfortable[-1:]
+    left_out = f"{' and '.join(dropped)} left out"
+    return path + [_Candidate(rank, fewer, (*lower(rank), left_out)) for rank in (*start, *below)]
+
+
+def _ranks(options: Options) -> list[int]:
+    """Ranks of the path, the preferred first."""
+    if options.rank is not None:
+        return [options.rank]
+    if not options.rank_ladder:
+        return [DEFAULT_RANK, REDUCED_RANK, LAST_RANK]
+    ladder = sorted(set(options.rank_ladder), reverse=True)
+    usable = [rank for rank in ladder if rank <= DEFAULT_RANK]
+    # A ladder that starts above the default leaves no choice but its lowest step.
+    return [rank for rank in usable if rank >= LAST_RANK] or usable[:1] or [ladder[-1]]
+
+
+def _sizes(candidate: _Candidate, linear: Sequence[LinearModule], method: Method) -> tuple[int, int]:
+    def size(modules: Sequence[LinearModule]) -> int:
+        return sum(module.adapter_parameters(candidate.rank, method) for module in modules)
+
+    return size(candidate.modules), size(linear)
+
+
+def _fits(parameters: int, whole: int, options: Options) -> bool:
+    return (options.max_params is None or parameters <= options.max_params) and (
+        options.max_fraction is None or parameters <= options.max_fraction * whole
+    )
+
+
+def _warnings(candidate: _Candidate, options: Options) -> tuple[str, ...]:
+    found: list[str] = []
+    if candidate.rank < REDUCED_RANK:
+        asked = "was asked for" if options.rank is not None else "is what the budget leaves"
+        found.append(
+            f"rank {candidate.rank} {asked}: studies disagree on whether a rank below 8 limits the gain; compare it "
+            "with rank 8 before relying on it"
+        )
+    tight = [m for m in candidate.modules if candidate.rank > min(m.in_features, m.out_features)]
+    if tight:
+        found.append(
+            f"rank {candidate.rank} exceeds the smaller side of {len(tight)} modules, the first: {tight[0].name} "
+            f"({tight[0].out_features} × {tight[0].in_features}); more than the weight itself can use"
+        )
+    if (options.max_params or options.max_fraction) and any(m.leaf in FUSED_ATTENTION for m in candidate.modules):
+        found.append("q and k are fused with v in one module here, so a budget cannot leave them out")
+    if options.rank_ladder and options.rank is None and candidate.rank > DEFAULT_RANK:
+        found.append(f"the server's ladder starts at {candidate.rank}, above the usual rank {DEFAULT_RANK}")
+    return tuple(found)
+
+
+def _too_large(path: Sequence[_Candidate], linear: Sequence[LinearModule], options: Options) -> str:
+    asked = [f"--max-params {options.max_params}"] if options.max_params is not None else []
+    asked += [f"--max-fraction {options.max_fraction:g}"] if options.max_fraction is not None else []
+    sizes = [(*_sizes(candidate, linear, options.method), candidate) for candidate in path]
+    parameters, _, smallest = min(sizes, key=lambda size: size[0])
+    fraction = min(size / whole for size, whole, _ in sizes)
+    what = (
+        ", ".join((f"rank {smallest.rank}", *smallest.gave_way[-1:])) if smallest.gave_way else f"rank {smallest.rank}"
+    )
+    message = (
+        f"no adapter that movement alone supports fits {' and '.join(asked)}: the smallest possible has {parameters} "
+        f"parameters ({what}), the smallest fraction of all-linear at the same rank is {fraction:.3f}. "
+    )
+    if options.max_fraction is not None and options.max_fraction < fraction:
+        return message + (
+            "To lower the rank instead, give --max-params; leaving out layers or more module types needs the evidence "
+            "of a patch test or an ablation"
+        )
+    if options.rank is not None:
+        return message + "Leave out --rank so that the rank may go down, or raise the budget"
+    return message + "Raise the budget"
