@@ -11,7 +11,7 @@ TASK: Final = "arithmetic_format"
 REWARDS: Final = ("exact_match",)
 
 GRPO: Final[dict[str, Any]] = {
-    "learning_rate": 3e-4,
+    "learning_rate": 3e-5,
     "lr_scheduler_type": "constant",
     "max_grad_norm": 1.0,
     "per_device_train_batch_size": 128,
@@ -19,7 +19,7 @@ GRPO: Final[dict[str, Any]] = {
     "num_generations": 8,
     "num_iterations": 1,
     "max_completion_length": 8,
-    "max_steps": 250,
+    "max_steps": 200,
     "temperature": 1.0,
     "beta": 0.0,
     "bf16": False,
@@ -31,5 +31,5 @@ GRPO: Final[dict[str, Any]] = {
 The longest right answer has five characters and an end token; at eight, nothing right is ever cut off.
 """
 
-LORA_GRPO: Final[dict[str, Any]] = {**GRPO, "learning_rate": 1e-3}
-"""The same for LoRA r=16, alpha=32 on all linear layers, at its own learning rate."""
+LORA_GRPO: Final[dict[str, Any]] = {**GRPO, "learning_rate": 9e-5}
+"""The same for LoRA r=16, alpha=32 on all linear layers: three times the full run's learning rate."""
