@@ -39,12 +39,13 @@ class Tail:
         """Set row `index`; what a smaller value does not cover is missing."""
         sizes: tuple[int, ...] = tuple(max(a, b) for a, b in zip(self.sizes, value.shape, strict=True))
         if index >= len(self.rows) or sizes != self.sizes:
-            # Doubled, not allocated whole: a full chunk of (row, tensor, k) is 100 MB on a large model, its rows are few.
+            # Doubled, not allocated whole: 512 rows of (row, tensor, k) are 100 MB on a large model.
             allocated = min(CHUNK_ROWS, max(8, 2 * index, len(self.rows)))
             grown: Array = np.full((allocated, *sizes), self.spec.fill, self.spec.dtype)
             grown[tuple(slice(0, n) for n in self.rows.shape)] = self.rows
             self.rows = grown
-        self.rows[(index, *(slice(0, n) for n in value.shape))] = value
+        where: tuple[slice, ...] = (slice(index, index + 1), *(slice(0, n) for n in value.shape))
+        self.rows[where] = value
 
 
 class GroupBuffer:

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +16,8 @@ from typing import Any
 from grpodyn.errors import DirectoryInUseError
 from grpodyn.trace.schema import LOCK
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # Windows has no flock; the heartbeat decides there.
-    fcntl = None  # type: ignore[assignment]
 
 HEARTBEAT_SECONDS = 15.0
 STALE_SECONDS = 60.0
@@ -131,8 +130,8 @@ def _opened(path: Path) -> Iterator[int | None]:
 
 def _try_lock(descriptor: int, exclusive: bool) -> bool | None:
     """Return whether another process holds the lock; None where locks are not supported."""
-    if fcntl is None:
-        return None
+    if sys.platform == "win32":
+        return None  # No flock there: the heartbeat decides.
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except OSError as error:

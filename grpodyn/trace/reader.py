@@ -73,7 +73,7 @@ class Run:
 
     @property
     def status(self) -> str:
-        """running, finished, stopped_early, failed; *interrupted* if its writer died; *empty* if nothing was recorded."""
+        """running, finished, stopped_early or failed; interrupted if its writer died; empty if it holds no row."""
         if self.manifest.status == "running" and self._alive:
             return "running"
         if not any(self.rows.values()):
@@ -82,8 +82,13 @@ class Run:
 
     @property
     def last_step(self) -> int:
-        """The last committed step of any group; −1 in an empty run."""
-        return max((int(steps.max()) for steps, _ in self._row_arrays.values() if len(steps)), default=-1)
+        """The last step whose update is recorded; −1 in an empty run."""
+        last = -1
+        for name, (step, _) in self._row_arrays.items():
+            if len(self._kept[name]):
+                # Rollouts carry the step of the update they are going to feed.
+                last = max(last, int(step[self._kept[name]].max()) - (name == "rollouts"))
+        return last
 
     @cached_property
     def rows(self) -> dict[str, int]:
@@ -149,7 +154,8 @@ class Run:
         if values is None or name not in known:
             self._refuse_empty()
             raise MissingDataError(
-                f"{self.path} holds no metric {name!r}{did_you_mean(name, known)}; the trainer logged: {', '.join(known)}"
+                f"{self.path} holds no metric {name!r}{did_you_mean(name, known)}; the trainer "
+                f"logged: {', '.join(known)}"
             )
         return values.sel(metric=name, drop=True).compute().dropna("row").rename(name)
 
@@ -179,8 +185,7 @@ class Run:
         if not any(self.rows.values()):
             reasons = [f"{event.get('what')}: {event.get('why')}" for event in self.events[-1:]]
             raise MissingDataError(
-                f"{self.path} is empty: no row was recorded before it ended{' (' + reasons[0] + ')' if reasons else ''}; "
-                f"record a run first"
+                f"{self.path} is empty: it holds no row{' (' + reasons[0] + ')' if reasons else ''}; record a run first"
             )
 
     def _dataset(self, group: str) -> xr.Dataset:
