@@ -34,6 +34,7 @@ class Evidence:
     low: float
     high: float
     references: tuple[str, ...] = ()
+    is_spread: bool = False
 
 
 def is_flat(spread: Spread | None) -> bool:
@@ -51,10 +52,10 @@ def statements(movement: Movement) -> list[Evidence]:
 
 
 def leading_layers(movement: Movement) -> list[GroupMovement]:
-    """Return the ⌈0.3 · n⌉ layers with the largest share of the displacement energy, the largest first."""
+    """Return up to ⌈0.3 · n⌉ layers with more than an equal share of the displacement energy, the largest first."""
     count = max(1, math.ceil(round(0.3 * len(movement.layers), 9)))
-    measured = [layer for layer in movement.layers if not math.isnan(layer.displacement_share)]
-    return sorted(measured, key=lambda layer: -layer.displacement_share)[:count]
+    above = [layer for layer in movement.layers if layer.displacement_share > 1 / len(movement.layers)]
+    return sorted(above, key=lambda layer: -layer.displacement_share)[:count]
 
 
 def _number(value: float) -> str:
@@ -84,25 +85,23 @@ def _spread(movement: Movement, spread: Spread) -> Evidence:
         ratio.low,
         ratio.high,
         references,
+        is_spread=True,
     )
 
 
 def _disagreement(movement: Movement) -> list[Evidence]:
     """Name the layer that each statistic points at, where they do not agree."""
     tops: dict[Statistic, str] = {}
-    shares: dict[Statistic, str] = {
-        "displacement": "displacement_share",
-        "path": "path_share",
-        "gradient": "gradient_share",
-    }
-    for word, attribute in shares.items():
+    statistics: tuple[Statistic, ...] = ("displacement", "path", "gradient")
+    for word in statistics:
         spread = movement.spread("layer", word)
         # The top of a flat statistic is chance.
         if spread is None or not spread.max_over_min.value >= _TOP_MEANS_SOMETHING_FROM:
             continue
-        measured = [layer for layer in movement.layers if not math.isnan(getattr(layer, attribute))]
+        shares = {layer.group: float(getattr(layer, f"{word}_share")) for layer in movement.layers}
+        measured = {group: share for group, share in shares.items() if not math.isnan(share)}
         if measured:
-            tops[word] = max(measured, key=lambda layer: float(getattr(layer, attribute))).group
+            tops[word] = max(measured, key=lambda group: measured[group])
     if len(set(tops.values())) < 2:
         return []
     text = ", ".join(f"{_WORDS[word]} at layer {layer}" for word, layer in tops.items())

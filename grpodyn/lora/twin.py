@@ -117,10 +117,10 @@ def _meta_model(class_name: str, values: dict[str, Any]) -> Any:
         config = CONFIG_MAPPING[model_type].from_dict(values)
         model_class: Any = getattr(transformers, class_name, None)
         with torch.device("meta"):
-            if inspect.isclass(model_class) and issubclass(model_class, transformers.PreTrainedModel):
-                # `_from_config` is what `AutoModel.from_config` calls once it knows the class.
-                return model_class._from_config(config, attn_implementation="eager")
-            return AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+            # `_from_config` is what `AutoModel.from_config` calls once it knows the class.
+            known = inspect.isclass(model_class) and issubclass(model_class, transformers.PreTrainedModel)
+            build_model = model_class._from_config if known else AutoModelForCausalLM.from_config
+            return build_model(config, attn_implementation="eager")
     except _BUILD_ERRORS as error:
         raise AdviceError(
             f"the recorded config of {class_name or model_type} does not build a model on the meta device: {error}"

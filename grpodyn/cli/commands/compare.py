@@ -1,0 +1,109 @@
+"""`grpodyn compare`: runs side by side."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_COLUMNS = 4
+
+
+def command(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run directories; the first is the reference.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Set runs side by side: held-out accuracy before and after, what it cost, where their configs differ.
+
+    Example: grpodyn compare runs/full runs/lora
+    """
+    from rich.console import Console
+
+    from grpodyn import registry
+    from grpodyn.trace import strict_json
+    from grpodyn.trace.reader import open_run
+
+    opened = [open_run(path) for path in runs]
+    result = registry.analysis("run_comparison").run(opened[0], others=opened[1:])
+    if as_json:
+        typer.echo(strict_json.dumps(result, indent=2))
+        return
+    _show(Console(), result)
+
+
+def _show(console: Console, result: Any) -> None:
+    for start in range(0, len(result.runs), _COLUMNS):
+        columns = slice(start, start + _COLUMNS)
+        if result.differences:
+            console.print(_differences(result, columns))
+        console.print(_results(result, columns))
+    for warning in result.warnings:
+        console.print(f"• {warning}", markup=False, highlight=False)
+
+
+def _table(result: Any, columns: slice, title: str) -> Any:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    for run in result.runs[columns]:
+        table.add_column(Path(run.path).name, justify="right", overflow="fold")
+    return table
+
+
+def _differences(result: Any, columns: slice) -> Any:
+    from rich.text import Text
+
+    table = _table(result, columns, "where the configs differ")
+    for difference in result.differences:
+        # Text, because what stands in a run is data and may hold markup.
+        table.add_row(Text(difference.key), *(Text(_short(value)) for value in difference.values[columns]))
+    return table
+
+
+def _results(result: Any, columns: slice) -> Any:
+    table = _table(result, columns, "held-out accuracy and cost")
+    runs = result.runs[columns]
+    rows: list[tuple[str, list[str]]] = [
+        ("status", [run.status for run in runs]),
+        ("trains", [run.trains for run in runs]),
+        (
+            "trainable parameters",
+            ["–" if run.trainable_params is None else f"{run.trainable_params:,}" for run in runs],
+        ),
+        ("steps", [str(run.steps) for run in runs]),
+        ("seconds of training", [_number(run.seconds, ".0f") for run in runs]),
+        ("base, T=1", [_number(run.base.accuracy) for run in runs]),
+        ("trained, T=1", [_number(run.trained.accuracy) for run in runs]),
+        ("gain", [_number(run.gain, "+.3f") for run in runs]),
+        ("gain kept", [_number(run.gain_kept, ".0%") for run in runs]),
+        ("base, greedy", [_number(run.base.greedy) for run in runs]),
+        ("trained, greedy", [_number(run.trained.greedy) for run in runs]),
+        ("base, best temperature", [_best(run.base) for run in runs]),
+        ("trained, best temperature", [_best(run.trained) for run in runs]),
+    ]
+    for label, values in rows:
+        table.add_row(label, *values)
+    return table
+
+
+def _best(result: Any) -> str:
+    if math.isnan(result.best_temperature_accuracy):
+        return "–"
+    at = "" if math.isnan(result.best_temperature) else f" (T={result.best_temperature:g})"
+    return f"{result.best_temperature_accuracy:.3f}{at}"
+
+
+def _number(value: float, form: str = ".3f") -> str:
+    return "–" if math.isnan(value) else format(value, form)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return ", ".join(value)
+    return "–" if value is None else str(value)
