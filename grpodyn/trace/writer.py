@@ -138,7 +138,7 @@ class TraceWriter:
         self._background.put(lambda: self._files.label("layers", {"layer": indices, "stack": names}))
 
     def declare_reward_functions(self, names: Sequence[str]) -> None:
-        """Name the `reward_function` axis of `rollouts`.
+        """Name the `reward_function` axis of `rollouts`; undeclared, it is numbered.
 
         Raises:
             UsageError: names occur twice, or differ from those the run already has.
@@ -246,6 +246,8 @@ class TraceWriter:
         if column.ndim != len(dims):
             raise UsageError(f"{group}/{name}: a row has dims {dims}, the value given has shape {column.shape}")
         for dim, size in zip(dims, column.shape, strict=True):
+            if dim == "reward_function" and dim not in self._labels:
+                self.declare_reward_functions([f"reward_{i}" for i in range(size)])
             declared = len(self._labels.get(dim, ()))
             if dim in AXIS_COORDS and size != declared:
                 raise UsageError(
@@ -269,8 +271,22 @@ class TraceWriter:
         self._labels[dim] = labels
 
 
+def contents(run_dir: Path) -> list[str]:
+    """Return the names of what a directory holds, sorted; nothing if it is absent.
+
+    Empty folders do not count, for a trainer makes its `checkpoints/` before the recorder starts; nor does the lock.
+    """
+    if not run_dir.exists():
+        return []
+    return sorted(
+        entry.name
+        for entry in run_dir.iterdir()
+        if entry.name != LOCK and not (entry.is_dir() and next(entry.iterdir(), None) is None)
+    )
+
+
 def _refuse_unless_empty(run_dir: Path) -> None:
-    held = sorted(entry.name for entry in run_dir.iterdir() if entry.name != LOCK)
+    held = contents(run_dir)
     if held:
         listed = ", ".join(held[:3]) + (" …" if len(held) > 3 else "")
         raise DirectoryInUseError(
