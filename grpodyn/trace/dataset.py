@@ -48,6 +48,16 @@ class GroupReader:
                 found[coord] = values.astype(object) if dtype == "string" else values
         return found
 
+    def column_sum(self, metric: str, kept: Array) -> float | None:
+        """Return the sum of one metric over the rows numbered in `kept`, without nan; None if it is not there."""
+        names = self.labels().get("metric", np.empty(0)).tolist()
+        if metric not in names or not len(kept):
+            return None
+        view = self._view("values", (self.rows, len(names)))
+        column = view[:, names.index(metric) : names.index(metric) + 1][kept, 0] if view is not None else np.empty(0)
+        finite = column[np.isfinite(column)]
+        return float(finite.sum()) if len(finite) else None
+
     def array_names(self) -> list[str]:
         """Return the names of the value arrays on disk."""
         directory = self._store / self.name

@@ -55,6 +55,7 @@ class Run:
         self.problems: list[str] = []
         """What is damaged or odd, one sentence each; reading arrays may add to it."""
         self._alive = living_writer(path) is not None
+        self._recounted = False
         self._commit = self._read_commit()
         self._groups = {
             name: GroupReader(
@@ -63,7 +64,8 @@ class Run:
             for name in GROUPS
         }
         if (path / STORE).is_dir():
-            for damage in damages(path / STORE):
+            # Of a group that was never committed, files may be half made: a writer is at it, or was killed there.
+            for damage in damages(path / STORE, GROUPS if self._recounted else self._commit.rows):
                 self._note(damage.describe(path / STORE))
         elif any(self._commit.rows.values()):
             self._note(f"{STORE} is missing although {sum(self._commit.rows.values())} rows were committed")
@@ -181,6 +183,15 @@ class Run:
                     f"{', '.join(measured) or 'no probe'})"
                 )
 
+    def steps(self, group: str) -> list[int]:
+        """Return the steps of the rows of a group."""
+        step, _ = self._row_arrays[group]
+        return [int(s) for s in step[self._kept[group]]]
+
+    def metric_totals(self, *names: str) -> dict[str, float | None]:
+        """Return the sum of each metric over all rows, None where it was never logged. Cheaper than `metrics`."""
+        return {name: self._groups["metrics"].column_sum(name, self._kept["metrics"]) for name in names}
+
     def _refuse_empty(self) -> None:
         if not any(self.rows.values()):
             reasons = [f"{event.get('what')}: {event.get('why')}" for event in self.events[-1:]]
@@ -215,12 +226,13 @@ class Run:
             commit = Commit.read(self.path)
         except SchemaError as error:
             self._note(str(error))
-            return recount(self.path / STORE)
-        if commit is None:
-            counted = recount(self.path / STORE)
-            if any(counted.rows.values()):
+            commit = None
+        else:
+            if commit is None and (self.path / STORE).is_dir():
                 self._note("commit.json is missing; the rows were counted instead")
-            return counted
+        if commit is None:
+            self._recounted = True
+            commit = recount(self.path / STORE)
         return commit
 
     def _note(self, problem: str) -> None:

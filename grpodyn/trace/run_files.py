@@ -56,7 +56,7 @@ class RunFiles:
             UnreadableError: an array is damaged.
         """
         sweep_partial_files(run_dir)
-        groups = _restore_groups(run_dir)
+        groups = restore_groups(run_dir)
         (run_dir / RESERVE).write_bytes(b"\0" * RESERVE_BYTES)
         manifest.write(run_dir)
         return cls(run_dir, manifest, lock, groups)
@@ -176,7 +176,13 @@ def _partial_files(folder: Path, deep: bool) -> list[Path]:
     return sorted(folder.rglob("*.partial") if deep else folder.glob("*.partial"))
 
 
-def _restore_groups(run_dir: Path) -> dict[str, GroupBuffer]:
+def restore_groups(run_dir: Path) -> dict[str, GroupBuffer]:
+    """Return the committed groups of a run, their arrays cut to the commit; deletes groups that were never committed.
+
+    Raises:
+        SchemaError: `commit.json` is damaged.
+        UnreadableError: an array is damaged.
+    """
     commit = Commit.read(run_dir) or Commit()
     store = run_dir / STORE
     groups: dict[str, GroupBuffer] = {}

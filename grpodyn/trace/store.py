@@ -55,18 +55,35 @@ def array_document(
     }
 
 
+def decoded(chunk: Path) -> bytes:
+    """Return the content of a chunk file.
+
+    Raises:
+        OSError, RuntimeError, ValueError: it is missing, truncated, or its checksum does not match.
+    """
+    return bytes(_COMPRESSOR.decode(chunk.read_bytes()))
+
+
 def write_group(directory: Path, attributes: Mapping[str, Any] | None = None) -> None:
     """Make `directory` a Zarr group."""
     directory.mkdir(parents=True, exist_ok=True)
-    document = {"attributes": attributes or {}, "zarr_format": 3, "node_type": "group"}
+    write_document(directory, {"attributes": attributes or {}, "zarr_format": 3, "node_type": "group"})
+
+
+def write_document(directory: Path, document: Mapping[str, Any]) -> None:
+    """Replace the `zarr.json` of `directory`."""
     strict_json.replace_file(directory / NODE, strict_json.dumps(document, indent=2).encode())
 
 
 def write_labels(directory: Path, dim: str, dtype: str, values: Sequence[Any], capacity: int) -> None:
     """Write a coordinate of an axis; beyond `values` it is filled up to the stored length `capacity`."""
     spec = ArraySpec((dim,), dtype)
+    document = array_document(spec, (capacity,), (LABEL_CHUNK,), {})
+    new = not directory.exists()
     (directory / "c").mkdir(parents=True, exist_ok=True)
-    # Chunks have one length for ever and come before the document: whichever document a live reader holds, they fit.
+    if new:
+        write_document(directory, document)
+    # Chunks have one length for ever and come before a longer axis: whichever document a live reader holds, they fit.
     for index in range(max(1, -(-len(values) // LABEL_CHUNK))):
         part = list(values[index * LABEL_CHUNK : (index + 1) * LABEL_CHUNK])
         padded = part + [_FILLS.get(dtype, -1)] * (LABEL_CHUNK - len(part))
@@ -74,21 +91,25 @@ def write_labels(directory: Path, dim: str, dtype: str, values: Sequence[Any], c
             VLenUTF8().encode(np.array(padded, dtype=object)) if dtype == "string" else np.array(padded, dtype=dtype)
         )
         strict_json.replace_file(directory / "c" / str(index), _COMPRESSOR.encode(content))
-    document = array_document(spec, (capacity,), (LABEL_CHUNK,), {})
-    strict_json.replace_file(directory / NODE, strict_json.dumps(document, indent=2).encode())
+    if not new:
+        write_document(directory, document)
 
 
 def read_labels(directory: Path, dtype: str, size: int) -> list[Any]:
-    """Return the first `size` values of a coordinate.
+    """Return the first `size` values of a coordinate; a missing chunk reads as fill values.
 
     Raises:
-        OSError, RuntimeError, ValueError: a chunk is missing or damaged.
+        OSError, RuntimeError, ValueError: a chunk is damaged.
     """
     values: list[Any] = []
     for index in range(-(-size // LABEL_CHUNK)):
-        content = _COMPRESSOR.decode((directory / "c" / str(index)).read_bytes())
-        part = VLenUTF8().decode(content) if dtype == "string" else np.frombuffer(content, dtype=dtype)
-        values += part.tolist()
+        path = directory / "c" / str(index)
+        fill = _FILLS.get(dtype, -1)
+        if not path.exists():
+            values += [fill] * LABEL_CHUNK
+        else:
+            part = VLenUTF8().decode(decoded(path)) if dtype == "string" else np.frombuffer(decoded(path), dtype=dtype)
+            values += part.tolist()
     return values[:size]
 
 
@@ -117,6 +138,8 @@ class StoredArray:
             OSError, ValueError, KeyError: its `zarr.json` is missing or damaged.
         """
         document = json.loads((directory / NODE).read_bytes())
+        if [codec["name"] for codec in document["codecs"]][1:] != ["zstd"]:
+            raise ValueError(f"{directory} was stored again by another program, with other codecs")
         attributes = dict(document["attributes"])
         unit = attributes.pop("unit", "1")
         spec = ArraySpec(tuple(document["dimension_names"]), document["data_type"], unit, attributes)
@@ -158,7 +181,7 @@ class StoredArray:
         for index in self._grid(shape):
             path = self._chunk_path((row_chunk, *index[1:]))
             if path.exists():
-                chunk = np.frombuffer(_COMPRESSOR.decode(path.read_bytes()), dtype=self.spec.dtype).reshape(self.chunks)
+                chunk = np.frombuffer(decoded(path), dtype=self.spec.dtype).reshape(self.chunks)
                 where = tuple(slice(i * c, (i + 1) * c) for i, c in zip(index, self.chunks, strict=True))
                 target = rows[where]
                 target[...] = chunk[tuple(slice(0, n) for n in target.shape)]
@@ -171,5 +194,4 @@ class StoredArray:
         return self.directory.joinpath("c", *map(str, index))
 
     def _write_document(self) -> None:
-        document = array_document(self.spec, self.shape, self.chunks)
-        strict_json.replace_file(self.directory / NODE, strict_json.dumps(document, indent=2).encode())
+        write_document(self.directory, array_document(self.spec, self.shape, self.chunks))

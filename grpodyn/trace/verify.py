@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from grpodyn.trace.schema import AXIS_COORDS, GROUP_AXES, GROUPS
+from grpodyn.trace.schema import GROUPS
 from grpodyn.trace.store import NODE
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -26,10 +27,10 @@ class Damage:
         return f"{self.path.relative_to(store)}: {self.what}"
 
 
-def damages(store: Path) -> list[Damage]:
+def damages(store: Path, groups: Collection[str] = GROUPS) -> list[Damage]:
     """Return every file of the store that is empty, cut short or not JSON. Reads a few bytes of each chunk."""
-    found: list[Damage] = []
-    for group in sorted(path for path in store.iterdir() if path.is_dir() and path.name in GROUPS):
+    found = _damaged_node(store)
+    for group in sorted(path for path in store.iterdir() if path.is_dir() and path.name in groups):
         found += _damaged_node(group)
         for array in sorted(path for path in group.iterdir() if path.is_dir()):
             found += _damaged_node(array)
@@ -39,12 +40,17 @@ def damages(store: Path) -> list[Damage]:
     return found
 
 
+def node_is_whole(directory: Path) -> bool:
+    """Return whether the `zarr.json` of a group or array can be read."""
+    return (directory / NODE).exists() and not _damaged_node(directory)
+
+
 def _damaged_node(directory: Path) -> list[Damage]:
     path = directory / NODE
     try:
         document = json.loads(path.read_bytes())
     except FileNotFoundError:
-        return [Damage(path, "missing; the array cannot be read without it")] if (directory / "c").exists() else []
+        return [Damage(path, "missing")] if any(directory.iterdir()) else []
     except ValueError:
         size = path.stat().st_size
         return [Damage(path, "empty file" if size == 0 else "not JSON (cut short?)")]
@@ -88,8 +94,3 @@ def zstd_frame_size(path: Path) -> int | None:
             position += 3 + (1 if (block >> 1) & 3 == _RLE_BLOCK else block >> 3)
             if block & 1:
                 return position + (4 if flags & 0x04 else 0)
-
-
-def coordinate_names(group: str) -> frozenset[str]:
-    """Return the names of the label arrays of a group."""
-    return frozenset(AXIS_COORDS[GROUP_AXES[group]])

@@ -1,0 +1,128 @@
+"""What a run holds, in one glance: the facts behind `grpodyn status` and `grpodyn runs`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from grpodyn.errors import UnreadableError
+from grpodyn.trace.reader import Run, open_run
+from grpodyn.trace.schema import MANIFEST
+
+# `spectra` arrive at their own cadence and `evaluations` when asked for: steps between their rows are no gap.
+_REGULAR = ("tensors", "layers", "metrics", "rollouts")
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Steps that a group should hold and does not."""
+
+    group: str
+    after: int
+    """Last step before the gap."""
+    before: int
+    """First step after it."""
+
+
+@dataclass(frozen=True)
+class RecorderCost:
+    """What recording cost."""
+
+    seconds: float | None
+    """CPU seconds of all recorder threads."""
+    fraction_of_step: float | None
+    """The same over the wall seconds of the steps."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What is in a run, whole or not, and what it cost."""
+
+    run_id: str
+    status: str
+    last_step: int
+    rows: dict[str, int]
+    segments: list[dict[str, Any]]
+    gaps: list[Gap]
+    recorder: RecorderCost
+    skipped: list[dict[str, str]]
+    """What was not recorded (`what`) and why (`why`)."""
+    problems: list[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return asdict(self)
+
+
+def overview(run: Run) -> Overview:
+    """Return what is in the run."""
+    skipped = run.manifest.recorder.get("skipped") or []
+    cost = _recorder_cost(run)
+    gaps = [gap for group in _REGULAR for gap in gaps_of(group, run.steps(group))]
+    return Overview(
+        run_id=run.manifest.run_id,
+        status=run.status,
+        last_step=run.last_step,
+        rows=run.rows,
+        segments=run.manifest.segments,
+        gaps=gaps,
+        recorder=cost,
+        skipped=[
+            {"what": str(item.get("what")), "why": str(item.get("why"))} for item in skipped if isinstance(item, dict)
+        ],
+        problems=[*run.problems, *_event_problems(run)],
+    )
+
+
+def gaps_of(group: str, steps: list[int]) -> list[Gap]:
+    """Return where the steps jump further than the group's cadence, which is their smallest usual distance.
+
+    >>> gaps_of("tensors", [1, 5, 10, 15, 30, 35])
+    [Gap(group='tensors', after=15, before=30)]
+    """
+    unique = sorted(set(steps))
+    distances = [b - a for a, b in pairwise(unique)]
+    if len(distances) < 2:
+        return []
+    # The first distance is often shorter (step 1, then multiples of the cadence), so the commonest one counts.
+    values = np.array(distances)
+    found, counts = np.unique(values, return_counts=True)
+    cadence = int(found[np.argmax(counts)])
+    return [Gap(group, a, b) for a, b in pairwise(unique) if b - a > cadence]
+
+
+def runs_under(directory: Path) -> list[tuple[Path, Overview | str]]:
+    """Return every run directly in `directory` with what is in it, or with the reason why it cannot be read."""
+    found: list[tuple[Path, Overview | str]] = []
+    for path in sorted(child for child in directory.iterdir() if (child / MANIFEST).exists()):
+        try:
+            found.append((path, overview(open_run(path))))
+        except UnreadableError as error:
+            found.append((path, str(error)))
+    return found
+
+
+def _recorder_cost(run: Run) -> RecorderCost:
+    totals = run.metric_totals("recorder_seconds", "step_seconds")
+    seconds, steps = totals["recorder_seconds"], totals["step_seconds"]
+    return RecorderCost(seconds, seconds / steps if seconds is not None and steps else None)
+
+
+def _event_problems(run: Run) -> list[str]:
+    first: dict[tuple[str, str], int] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for event in run.events:
+        key = (str(event.get("what")), str(event.get("why")))
+        first.setdefault(key, int(event.get("step", -1)))
+        counts[key] += 1
+    problems: list[str] = []
+    for (what, why), count in counts.items():
+        step = first[what, why]
+        where = f"step {step}: " if step >= 0 else ""
+        problems.append(f"{where}{what}: {why}" + (f" (and {count - 1} times more)" if count > 1 else ""))
+    return problems
