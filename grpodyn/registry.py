@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import pkgutil
 from functools import cache
 from importlib.metadata import entry_points
@@ -30,13 +31,14 @@ def _classes_in(module: Any, base: type) -> list[type]:
 
 
 def _file_of(cls: type) -> str:
-    return inspect.getsourcefile(cls) or cls.__module__
+    # Resolved, because one file can be reached by two paths: a checkout and an editable install's link to it.
+    return os.path.realpath(inspect.getsourcefile(cls) or cls.__module__)
 
 
 def _register(found: dict[str, type], cls: type, kind: str) -> None:
     name = getattr(cls, "name", None)
     if not isinstance(name, str):
-        raise RegistryError(f"{_file_of(cls)}: {cls.__name__} declares no name; give the {kind} `name = \"…\"`")
+        raise RegistryError(f'{_file_of(cls)}: {cls.__name__} declares no name; give the {kind} `name = "…"`')
     other = found.get(name)
     if other is not None and _file_of(other) != _file_of(cls):
         raise RegistryError(
@@ -59,7 +61,13 @@ def _walk(package_name: str, base: type, kind: str) -> dict[str, type]:
             )
         _register(found, classes[0], kind)
     for entry in entry_points(group=package_name):
-        _register(found, entry.load(), kind)
+        cls = entry.load()
+        if not (inspect.isclass(cls) and issubclass(cls, base)) or getattr(cls, "name", None) != entry.name:
+            raise RegistryError(
+                f"the entry point {entry.name} = {entry.value!r} of group {package_name} must load a {kind} class "
+                f"named {entry.name!r}; it loads {cls!r}. Mend or uninstall the package that declares it"
+            )
+        _register(found, cls, kind)
     return dict(sorted(found.items()))
 
 

@@ -1,0 +1,138 @@
+"""The catalogues of probes and analyses, made from the registry.
+
+`python -m grpodyn.cli.catalogue` writes the docs page.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+@dataclass(frozen=True)
+class ProbeEntry:
+    """What a probe declares, with its cadence in each preset (steps; 0 is the first and the last step alone)."""
+
+    name: str
+    title: str
+    group: str
+    dims: tuple[str, ...]
+    unit: str
+    dtype: str
+    cost: str
+    needs: tuple[str, ...]
+    when: str
+    reduction: str
+    cadence: dict[str, int]
+    reference: str
+
+
+@dataclass(frozen=True)
+class AnalysisEntry:
+    """What an analysis declares."""
+
+    name: str
+    title: str
+    requires: tuple[str, ...]
+    reference: str
+
+
+def probe_entries() -> list[ProbeEntry]:
+    """Return every registered probe, by name."""
+    from grpodyn import registry
+    from grpodyn.config.record import PRESETS, preset_cadence
+
+    return [
+        ProbeEntry(
+            name=name,
+            title=probe.title,
+            group=probe.group,
+            dims=probe.dims,
+            unit=probe.unit,
+            dtype=probe.dtype,
+            cost=probe.cost,
+            needs=tuple(sorted(probe.needs)),
+            when=probe.when,
+            reduction=probe.reduction,
+            cadence={preset: preset_cadence(preset, probe) for preset in PRESETS},
+            reference=probe.reference,
+        )
+        for name, probe in registry.probes().items()
+    ]
+
+
+def analysis_entries() -> list[AnalysisEntry]:
+    """Return every registered analysis, by name."""
+    from grpodyn import registry
+
+    return [
+        AnalysisEntry(name=name, title=analysis.title, requires=analysis.requires, reference=analysis.reference)
+        for name, analysis in registry.analyses().items()
+    ]
+
+
+def cadence_text(steps: int) -> str:
+    """Return a cadence in words.
+
+    >>> [cadence_text(steps) for steps in (0, 1, 25)]
+    ['first and last step', 'every step', 'every 25 steps']
+    """
+    if steps == 0:
+        return "first and last step"
+    return "every step" if steps == 1 else f"every {steps} steps"
+
+
+def markdown() -> str:
+    """Return the docs page of both catalogues."""
+    lines = [
+        "# Catalogue",
+        "",
+        "Made from the registry by `python -m grpodyn.cli.catalogue`; do not edit. `grpodyn probes` and `grpodyn",
+        "analyses` print the same in a terminal, with `--json` for programs.",
+        "",
+        "## Probes",
+        "",
+        "A probe's name is the name of its array in the trace, in the group below. Unit 1 is dimensionless. Of a zero",
+        "matrix every rank and norm is 0; of a matrix with NaN or Inf it is nan.",
+    ]
+    for probe in probe_entries():
+        presets = "; ".join(f"{preset}: {cadence_text(steps)}" for preset, steps in probe.cadence.items())
+        needs = ", ".join(need.replace("_", " ") for need in probe.needs)
+        lines += [
+            "",
+            f"### {probe.name}",
+            "",
+            f"{probe.title}.",
+            "",
+            f"- group `{probe.group}`, dims `({', '.join(probe.dims)})`, {probe.dtype}, unit {probe.unit}",
+            f"- cost class: {probe.cost}; needs: {needs}; over ranks: {probe.reduction}",
+            f"- {presets}",
+            f"- reference: {probe.reference}",
+        ]
+    lines += ["", "## Analyses"]
+    for analysis in analysis_entries():
+        lines += [
+            "",
+            f"### {analysis.name}",
+            "",
+            f"{analysis.title}.",
+            "",
+            f"- requires: {', '.join(f'`{name}`' for name in analysis.requires) or 'nothing'}",
+            f"- reference: {analysis.reference}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _write(
+    path: Annotated[Path, typer.Argument(help="The page to write.")] = Path("docs/catalogue.md"),
+) -> None:
+    """Write the docs page of probes and analyses."""
+    path.write_text(markdown(), encoding="utf-8")
+    typer.echo(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    typer.run(_write)
