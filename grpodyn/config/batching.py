@@ -123,8 +123,8 @@ def _groups_do_not_fit(generation: int, group: int, per_device: int, accumulatio
     choices = f"num_generations {_either(nearest)}, or " if nearest else ""
     return ConfigError(
         f"grpo.num_generations is {group}, but a generation batch holds {generation} completions "
-        f"(per_device_train_batch_size {per_device} × gradient_accumulation_steps {accumulation} × {world} rank(s), unless "
-        f"generation_batch_size says otherwise), which is no whole number of groups; use {choices}"
+        f"(per_device_train_batch_size {per_device} × gradient_accumulation_steps {accumulation} × {world} rank(s), "
+        f"unless generation_batch_size says otherwise), which is no whole number of groups; use {choices}"
         f"per_device_train_batch_size {fitting}"
     )
 

@@ -13,7 +13,7 @@ from grpodyn.errors import ConfigError
 def apply(config: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     """Return a copy of `config` with each `key.path=value` set; values are YAML, parts of the path may be list indices.
 
-    Whether the keys exist is not checked here: the model that validates the result does that, and knows the alternatives.
+    Whether the keys exist is not checked here: the model that validates the result does that.
 
     Raises:
         ConfigError: a setting has no `=`, an empty key, or walks through a value that has no keys.

@@ -18,6 +18,7 @@ from grpodyn.config.record import RecordConfig
 from grpodyn.config.validation import StrictModel, validate
 from grpodyn.embedded import defaults
 from grpodyn.errors import ConfigError
+from grpodyn.evaluation import TEMPERATURES
 
 EMBEDDED = "embedded"
 """The `model.path` that stands for the model shipped with the package."""
@@ -95,9 +96,9 @@ class EvaluateConfig(StrictModel):
     prompts: int = Field(default=1000, ge=1)
     every: int | None = Field(default=None, ge=1)
     """Steps between evaluations during training; null for none."""
-    temperatures: list[Annotated[float, Field(ge=0, le=10)]] = [0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0]
-    """Where the base is evaluated too: what a temperature alone gives must not be credited to training."""
-    batch_size: int = Field(default=250, ge=1)
+    temperatures: list[Annotated[float, Field(gt=0, le=10)]] = Field(default_factory=lambda: list(TEMPERATURES))
+    """Where accuracy is measured beside T=1 and greedily: what a temperature alone gives is not learning."""
+    batch_size: int = Field(default=256, ge=1)
 
 
 class RunConfig(StrictModel):
@@ -106,7 +107,7 @@ class RunConfig(StrictModel):
     model: ModelConfig
     task: TaskConfig
     rewards: list[RewardConfig] = Field(default=[RewardConfig(name="exact_match")], min_length=1)
-    grpo: dict[str, Any] = {}
+    grpo: dict[str, Any] = Field(default_factory=dict)
     """Keys of TRL's `GRPOConfig`."""
     lora: dict[str, Any] | None = None
     """Keys of PEFT's `LoraConfig`; null trains all parameters."""
@@ -122,7 +123,7 @@ class RunConfig(StrictModel):
             return value
         full = expand(value)
         task = full.get("task")
-        # A dataset of the user's is evaluated only on request: whether its answers are matched word for word is unknown.
+        # A dataset of the user's is evaluated only on request: its answers may not be meant word for word.
         if "evaluate" not in full and isinstance(task, dict) and task.get("dataset") is None:
             full["evaluate"] = {}
         return full
@@ -141,6 +142,10 @@ class RunConfig(StrictModel):
         except ConfigError as error:
             raise ValueError(str(error)) from error
         return self
+
+    def with_lora(self, lora: dict[str, Any]) -> Self:
+        """Return this config with another adapter to train."""
+        return self.model_copy(update={"lora": lora})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the resolved config as plain YAML and JSON values; `from_dict` gives an equal config back."""

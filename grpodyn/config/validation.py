@@ -1,4 +1,4 @@
-"""Turns pydantic's validation errors into sentences: the key, the value, what was expected, the closest key that exists."""
+"""Turns pydantic's validation errors into sentences: the key, its value, what was expected, the closest known key."""
 
 from __future__ import annotations
 

@@ -57,8 +57,10 @@ def test_what_does_not_fit_is_refused_with_the_numbers(grpo: dict, words: list[s
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(2, 20))
 def test_the_values_it_suggests_do_fit(per_device: int, accumulation: int, group: int) -> None:
     grpo = {
-        "per_device_train_batch_size": per_device, "gradient_accumulation_steps": accumulation, "num_generations": group,
-    }  # fmt: skip
+        "per_device_train_batch_size": per_device,
+        "gradient_accumulation_steps": accumulation,
+        "num_generations": group,
+    }
     try:
         batch_plan(grpo)
     except ConfigError as error:
@@ -75,7 +77,7 @@ def test_steps_of_a_run() -> None:
 
 @pytest.mark.slow
 def test_the_defaults_are_those_of_trl(tmp_path) -> None:
-    from trl import GRPOConfig
+    from trl import GRPOConfig  # noqa: PLC0415  # seconds that the other tests here do without
 
     config = GRPOConfig(output_dir=str(tmp_path), report_to="none", bf16=False)
     assert {key: getattr(config, key) for key in TRL_DEFAULTS} == TRL_DEFAULTS

@@ -1,0 +1,187 @@
+"""`grpodyn record`: trains with the recorder on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from grpodyn.config.run import RunConfig
+
+RUNS = Path("runs")
+
+
+def command(
+    config: Annotated[
+        Path | None,
+        typer.Argument(help="Run config (YAML); without one, the embedded model and task.", metavar="[CONFIG]"),
+    ] = None,
+    run_dir: Annotated[
+        Path | None, typer.Option("--run-dir", "-d", help="Where to record; default runs/NAME.", show_default=False)
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="NAME in runs/NAME; default the config's file name, with -lora after it under --lora."),
+    ] = None,
+    lora: Annotated[
+        Path | None, typer.Option(help="Train this adapter: JSON of a PEFT LoraConfig, or of recommend-lora.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Replace one value of the config, as key=value (YAML); may be repeated."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run there, from its last checkpoint.")
+    ] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Only estimate steps, tokens and memory.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan, or the summary, as JSON.")] = False,
+) -> None:
+    """Train with GRPO and record what happens inside the model.
+
+    Ctrl-C ends it after the current step: the run is whole up to there, and --resume goes on. A second Ctrl-C stops at
+    once.
+
+    Examples:
+
+    grpodyn record
+
+    grpodyn record config.yaml --set grpo.learning_rate=1e-5 --name lower-lr
+
+    grpodyn record config.yaml --lora lora.json --plan
+    """
+    directory = _directory(config, run_dir, name, lora)
+    chosen = _config(config, lora, settings or [], directory if resume else None)
+    if plan:
+        _plan(chosen, as_json)
+        return
+    _check_directory(directory, resume)
+    _record(chosen, directory, resume, as_json)
+
+
+def _directory(config: Path | None, run_dir: Path | None, name: str | None, lora: Path | None) -> Path:
+    from grpodyn.errors import UsageError
+
+    if run_dir is not None:
+        if name is not None:
+            raise UsageError(f"--run-dir {run_dir} and --name {name} both say where to record; give one of them")
+        return run_dir
+    stem = "embedded" if config is None else config.stem
+    return RUNS / (name or (stem if lora is None else f"{stem}-lora"))
+
+
+def _config(path: Path | None, lora: Path | None, settings: list[str], resumed: Path | None) -> RunConfig:
+    """Return the config to train: the one given, or on a resume without one that with which the run was started."""
+    from grpodyn.config import run
+    from grpodyn.config.lora_file import read_lora
+    from grpodyn.config.resume import check_resumable, recorded_config
+
+    recorded = None if resumed is None else recorded_config(resumed)
+    if path is not None:
+        wanted = run.load(path, settings)
+    elif recorded is not None:
+        wanted = run.from_dict(recorded.to_dict(), f"the config of {resumed}", settings)
+    else:
+        wanted = run.embedded(settings)
+    if lora is not None:
+        wanted = wanted.with_lora(read_lora(lora))
+    if recorded is not None:
+        check_resumable(recorded, wanted)
+    return wanted
+
+
+def _check_directory(directory: Path, resume: bool) -> None:
+    from grpodyn.errors import DirectoryInUseError, UsageError
+    from grpodyn.trace.lock import living_writer
+    from grpodyn.trace.writer import contents
+
+    if directory.exists() and not directory.is_dir():
+        raise UsageError(f"{directory} is a file, expected a directory to record into")
+    writer = living_writer(directory)
+    if writer is not None:
+        raise DirectoryInUseError(
+            f"{directory} is being written by process {writer.get('pid')} on {writer.get('host')}; wait for it to end, "
+            "or record elsewhere with --run-dir"
+        )
+    held = contents(directory)
+    if held and not resume:
+        raise DirectoryInUseError(
+            f"{directory} is not empty (it holds {', '.join(held[:3])}{' …' if len(held) > 3 else ''}); go on with the "
+            "run there by --resume, or record elsewhere with --name or --run-dir"
+        )
+
+
+def _record(config: RunConfig, directory: Path, resume: bool, as_json: bool) -> None:
+    from rich.console import Console
+
+    console = Console(stderr=as_json)
+    console.print(f"recording into {directory}", markup=False, highlight=False)
+
+    # Seconds of imports: only now, when everything that can be checked without them has been.
+    from grpodyn.training.display import display_for
+    from grpodyn.training.session import train
+    from grpodyn.training.summary import lines, summarize
+
+    try:
+        recorded = train(config, directory, display_for(console), resume=resume)
+    except KeyboardInterrupt:
+        typer.echo(
+            f"grpodyn: stopped at once; what was committed is in {directory}, --resume goes on from there", err=True
+        )
+        raise typer.Exit(130) from None
+    summary = summarize(recorded)
+    if as_json:
+        _echo_json(summary)
+        return
+    for line in lines(summary):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _plan(config: RunConfig, as_json: bool) -> None:
+    from grpodyn.training.quiet import silence_libraries
+
+    silence_libraries()
+    from grpodyn.training.plan import plan_run
+
+    planned = plan_run(config)
+    if as_json:
+        _echo_json(asdict(planned) | {"memory": asdict(planned.memory) | {"total": planned.memory.total}})
+        return
+    _show_plan(planned)
+
+
+def _show_plan(planned: Any) -> None:
+    from rich.console import Console
+    from rich.filesize import decimal
+    from rich.table import Table
+
+    memory = planned.memory
+    table = Table(title="plan", title_justify="left", show_header=False)
+    rows = [
+        ("steps", f"{planned.steps:,} ({planned.epochs:g} epochs of {planned.training_prompts:,} prompts)"),
+        ("prompts per step", f"{planned.prompts_per_step:g}, {planned.group_size} completions each"),
+        ("completions", f"{planned.completions:,}"),
+        (
+            "tokens",
+            f"{planned.prompt_tokens:,} of prompts, at most {planned.completion_tokens_at_most:,} of completions",
+        ),
+        ("parameters", f"{planned.parameters:,}, trained {planned.trainable_parameters:,}"),
+        ("memory: weights", decimal(memory.weights)),
+        ("memory: gradients", decimal(memory.gradients)),
+        ("memory: optimizer", "unknown for this optimizer" if memory.optimizer is None else decimal(memory.optimizer)),
+        ("memory: reference model", decimal(memory.reference_model)),
+        ("memory: generation cache, at most", decimal(memory.generation_cache)),
+        ("memory: recorder, at most", decimal(memory.recorder)),
+        ("memory: sum", "unknown" if memory.total is None else f"{decimal(memory.total)}, and activations on top"),
+    ]
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def _echo_json(value: Any) -> None:
+    from grpodyn.trace import strict_json
+
+    typer.echo(strict_json.dumps(value, indent=2))

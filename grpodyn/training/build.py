@@ -1,0 +1,89 @@
+"""Builds the trainer that a run config describes, with the recorder attached.
+
+Everything that can be wrong with the config is found here, before the run directory exists.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformers import PrinterCallback
+from trl import GRPOTrainer
+
+from grpodyn import rewards
+from grpodyn.config.run import RunConfig
+from grpodyn.errors import ConfigError
+from grpodyn.recording import Recorder
+from grpodyn.tasks import Examples
+from grpodyn.training import data, loading
+from grpodyn.training.arguments import grpo_arguments, lora_arguments
+from grpodyn.training.checkpoints import FOLDER
+
+
+@dataclass(frozen=True)
+class Training:
+    """A trainer that is ready to train."""
+
+    trainer: Any
+    """TRL's `GRPOTrainer`."""
+    recorder: Recorder
+    held_out: Examples | None
+    """What accuracy is measured on; None without evaluation."""
+
+
+def build_trainer(config: RunConfig, run_dir: Path, *, append: bool = False) -> Training:
+    """Return the trainer for a run config, recording into `run_dir`.
+
+    Args:
+        config: the run config.
+        run_dir: where the recorder writes and checkpoints go.
+        append: whether the run in `run_dir` goes on, also when it starts over from step 0.
+
+    Raises:
+        ConfigError, UnknownNameError: the config does not describe a run that can start.
+    """
+    arguments = grpo_arguments(config, run_dir / FOLDER)
+    lora = lora_arguments(config)
+    prompts = data.train_prompts(config.task)
+    held_out = None
+    if config.evaluate is not None:
+        held_out = data.held_out(config.task, config.evaluate.split, config.evaluate.prompts)
+    reward_functions: list[Callable[..., Any]] = [rewards.reward(reward.name) for reward in config.rewards]
+    tokenizer = loading.load_tokenizer(config.model)
+    model = loading.load_model(config.model)
+    recorder = Recorder(
+        run_dir,
+        config.record,
+        save_model=True,
+        append=append,
+        manifest={
+            "config": config.to_dict(),
+            "dataset": data.describe(config.task, prompts),
+            "rewards": [reward.model_dump() for reward in config.rewards],
+        },
+    )
+    try:
+        trainer = GRPOTrainer(
+            model=model,
+            args=arguments,
+            reward_funcs=reward_functions,
+            train_dataset=prompts,
+            processing_class=tokenizer,
+            peft_config=lora,
+            callbacks=[recorder],
+        )
+    except (ValueError, ImportError, OSError) as error:
+        _remove_if_empty(run_dir / FOLDER, run_dir)
+        raise ConfigError(f"TRL cannot build this run: {' '.join(str(error).split())}") from error
+    trainer.remove_callback(PrinterCallback)
+    return Training(trainer, recorder, held_out)
+
+
+def _remove_if_empty(*folders: Path) -> None:
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()

@@ -1,0 +1,103 @@
+"""What to say when a run has ended: read back from its files, so that nothing is claimed that is not on disk."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from grpodyn.trace.reader import Run, open_run
+
+ACCURACY = "heldout/accuracy"
+GREEDY = "heldout/greedy_accuracy"
+BEST_TEMPERATURE = "heldout/best_temperature"
+BEST_TEMPERATURE_ACCURACY = "heldout/best_temperature_accuracy"
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """One evaluation; nan where a number was not measured."""
+
+    step: int
+    accuracy: float
+    """Mean exact probability of the right answer at T=1."""
+    greedy: float
+    best_temperature: float
+    best_temperature_accuracy: float
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A run that has ended."""
+
+    run_dir: Path
+    status: str
+    last_step: int
+    before: HeldOut | None
+    after: HeldOut | None
+    """The last evaluation, unless that is the one before training."""
+
+
+def summarize(run_dir: Path) -> RunSummary:
+    """Return the summary of the run in a directory.
+
+    Raises:
+        NotARunError, SchemaError, UnreadableError: as `open_run`.
+    """
+    run = open_run(run_dir)
+    evaluations = _evaluations(run)
+    before = evaluations.get(0)
+    last = max(evaluations, default=0)
+    return RunSummary(run.path, run.status, run.last_step, before, evaluations[last] if last > 0 else None)
+
+
+def lines(summary: RunSummary) -> list[str]:
+    """Return the summary as lines of text."""
+    text = [f"{summary.run_dir}: {summary.status.replace('_', ' ')} at step {summary.last_step}"]
+    before, after = summary.before, summary.after
+    if before is not None and after is not None:
+        text += [
+            "held-out accuracy     T=1  greedy  best temperature",
+            f"  before           {before.accuracy:6.3f}  {before.greedy:6.3f}  {_best(before)}",
+            f"  after step {after.step:<6}{after.accuracy:6.3f}  {after.greedy:6.3f}  {_best(after)}",
+        ]
+    if summary.status == "stopped_early":
+        text.append(f"go on with:  grpodyn record --resume --run-dir {summary.run_dir}")
+    text += [
+        f"what is in it:    grpodyn status {summary.run_dir}",
+        f"the next LoRA:    grpodyn recommend-lora {summary.run_dir}",
+    ]
+    return text
+
+
+def base_is_known(run_dir: Path) -> bool:
+    """Return whether a run holds the evaluation of its base."""
+    return 0 in _evaluations(open_run(run_dir))
+
+
+def _best(result: HeldOut) -> str:
+    if math.isnan(result.best_temperature_accuracy):
+        return "–"
+    return f"{result.best_temperature_accuracy:.3f} (T={result.best_temperature:g})"
+
+
+def _evaluations(run: Run) -> dict[int, HeldOut]:
+    data = run.evaluations
+    if "values" not in data or data.sizes["row"] == 0:
+        return {}
+    names = list(data["metric"].values)
+    values = np.asarray(data["values"].values, np.float64)
+
+    def at(row: int, metric: str) -> float:
+        return float(values[row, names.index(metric)]) if metric in names else math.nan
+
+    # Of a step that was evaluated twice the later row stays.
+    return {
+        int(step): HeldOut(
+            int(step), at(row, ACCURACY), at(row, GREEDY), at(row, BEST_TEMPERATURE), at(row, BEST_TEMPERATURE_ACCURACY)
+        )
+        for row, step in enumerate(data["step"].values)
+        if math.isfinite(at(row, ACCURACY))
+    }

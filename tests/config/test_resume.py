@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from grpodyn.config import run
+from grpodyn.config.resume import check_resumable
+from grpodyn.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        ["grpo.save_steps=5"],
+        ["evaluate.every=10"],
+        ["evaluate=null"],
+        ["grpo.max_steps=500"],  # the embedded schedule is constant
+    ],
+)
+def test_what_training_does_not_depend_on_may_change(settings: list[str]) -> None:
+    check_resumable(run.embedded(), run.embedded(settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["seed=1"], ["`seed` was 0, now 1"]),
+        (["grpo.learning_rate=1e-5"], ["`grpo.learning_rate` was", "now 1e-05"]),
+        (["lora.r=8"], ["`lora.r` was None, now 8"]),
+        (["grpo.num_generations=16"], ["`grpo.num_generations` was 8, now 16"]),
+        (["record.preset=full"], ["`record.preset` was 'standard', now 'full'"]),
+        (["rewards.0.weight=2.0"], ["`rewards`"]),
+        (["grpo.weight_decay=0.1"], ["`grpo.weight_decay` was None, now 0.1"]),
+    ],
+)
+def test_what_training_depends_on_may_not(settings: list[str], words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_resumable(run.embedded(), run.embedded(settings))
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_run_whose_rate_decays_to_its_end_cannot_be_extended() -> None:
+    with pytest.raises(ConfigError, match="only a constant one can be extended"):
+        check_resumable(
+            run.embedded(["grpo.lr_scheduler_type=linear"]),
+            run.embedded(["grpo.lr_scheduler_type=linear", "grpo.max_steps=500"]),
+        )
