@@ -109,9 +109,7 @@ def factor_names(model: nn.Module) -> Iterator[tuple[str, str]]:
                 yield live, f"{owner}.lora_{letter}{suffix}"
 
 
-def _factors(
-    name: str, layer: Any, adapter: str
-) -> tuple[tuple[str, nn.Parameter], tuple[str, nn.Parameter]] | None:
+def _factors(name: str, layer: Any, adapter: str) -> tuple[tuple[str, nn.Parameter], tuple[str, nn.Parameter]] | None:
     if adapter in layer.lora_A:
         a, b = layer.lora_A[adapter], layer.lora_B[adapter]
         return (f"{name}.lora_A.{adapter}.weight", a.weight), (f"{name}.lora_B.{adapter}.weight", b.weight)

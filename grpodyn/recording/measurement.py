@@ -1,0 +1,284 @@
+"""Reads one optimizer step: squared norms of everything that the step's probes need, each computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from grpodyn.naming.adapters import Unmeasured
+from grpodyn.naming.inventory import Inventory
+from grpodyn.probe import FloatArray, Need, TensorProbe
+from grpodyn.recording.adapter_changes import Value, changes
+from grpodyn.recording.optimizers import IntendedSteps, Part
+from grpodyn.recording.pieces import Batch, Piece, batches, differences
+from grpodyn.recording.plan import LayerMap
+from grpodyn.recording.previous import PreviousWeights
+from grpodyn.recording.reference import Reference
+from grpodyn.recording.squares import Row, Squares
+from grpodyn.spectra.norms import squared_norms
+
+_OF_STEP = (Need.STEP, Need.INTENDED_STEP)
+
+
+class Measurement:
+    """Measures the steps of one recording.
+
+    Args:
+        inventory: what is measured.
+        reference: W_0 of the stored tensors.
+        optimizer: the optimizer, wrapped or not.
+        needs: what any probe needs at any step.
+        copy_limit: bytes of copies of W_{t−1}.
+    """
+
+    def __init__(
+        self, inventory: Inventory, reference: Reference, optimizer: object, needs: frozenset[Need], copy_limit: int
+    ) -> None:
+        self._inventory = inventory
+        self._reference = reference
+        self._live: list[nn.Parameter] = [entry.parameter for entry in inventory.stored]
+        self._place = {id(parameter): i for i, parameter in enumerate(self._live)}
+        self._batches = batches(self._live)
+        self.intended = IntendedSteps(optimizer)
+        self.previous = PreviousWeights(self._live, copy_limit) if needs & set(_OF_STEP) else None
+        self._copied = batches(self.previous.copies) if self.previous else []
+        self._base_squares: Tensor | None = None
+        self._squares = Squares(self._rows)
+        self.without_gradient: list[str] = []
+        """Names of tensors that had no gradient at the last step that looked."""
+
+    @property
+    def _rows(self) -> int:
+        return len(self._inventory.infos)
+
+    @torch.no_grad()
+    def before_step(self, needs: Iterable[Need]) -> None:
+        """Read gradients and the weights before the step. Call it when gradients are clipped."""
+        wanted = set(needs)
+        self._squares = Squares(self._rows)
+        if Need.GRADIENT in wanted:
+            self._gradients()
+        if Need.PREVIOUS_WEIGHT in wanted:
+            for batch in self._batches:
+                self._add(Need.PREVIOUS_WEIGHT, batch, [piece.of(self._live[piece.index]) for piece in batch])
+        if self.previous is not None and wanted & set(_OF_STEP):
+            self.previous.take()
+
+    @torch.no_grad()
+    def after_step(self, needs: Iterable[Need]) -> dict[Need, Tensor]:
+        """Read what the step did; return the squared norms of the whole step, float64 of shape (rows,) by need.
+
+        nan stands where something could not be measured.
+        """
+        wanted = set(needs)
+        if self.previous is not None and Need.STEP in wanted:
+            self._steps(self.previous)
+        if self.previous is not None and Need.INTENDED_STEP in wanted and self.intended.unavailable is None:
+            self._intended_steps(self.previous)
+        if Need.DELTA in wanted:
+            self._deltas()
+        squares = self._squares.collect()
+        base = self._bases() if wanted & {Need.BASE_WEIGHT, Need.PREVIOUS_WEIGHT} else None
+        if base is not None:
+            squares[Need.BASE_WEIGHT] = base
+            if Need.PREVIOUS_WEIGHT in wanted:
+                # The weight under an adapter does not move.
+                squares[Need.PREVIOUS_WEIGHT][self._adapted] = base[self._adapted]
+        for name in wanted - squares.keys():
+            squares[name] = torch.full((self._rows,), torch.nan, dtype=torch.float64)
+        return squares
+
+    @torch.no_grad()
+    def displacement(self) -> dict[Need, Tensor]:
+        """Return the squared norms that tell the displacement of the live weights alone."""
+        self._squares = Squares(self._rows)
+        return self.after_step({Need.DELTA, Need.BASE_WEIGHT})
+
+    @property
+    def measured(self) -> dict[Need, set[int]]:
+        """Rows that the last step measured, by need."""
+        return {need: self._squares.measured(need) for need in Need}
+
+    def has_start(self, row: int) -> bool:
+        """Return whether W_0 of a stored tensor is known."""
+        return self._reference.tensors[row] is not None
+
+    @torch.no_grad()
+    def delta_of(self, row: int) -> Tensor | None:
+        """Return a copy of W_t − W_0 of a stored tensor, in at least float32 on the CPU; None where W_0 is not known."""
+        if self._reference.tensors[row] is None:
+            return None
+        live = self._live[row]
+        dtype = torch.float64 if live.dtype == torch.float64 else torch.float32
+        delta = torch.empty(live.shape, dtype=dtype)
+        for batch in batches([live]):
+            for piece in batch:
+                start = self._reference.piece(Piece(row, piece.start, piece.stop), live)
+                piece.of(delta).copy_(differences([piece.of(live)], [start])[0])
+        return delta
+
+    def start_of(self, parameter: nn.Parameter) -> Tensor | None:
+        """Return W_0 of a stored parameter on its device; None where it is not known."""
+        place = self._place.get(id(parameter))
+        if place is None or self._reference.tensors[place] is None:
+            return None
+        return self._reference.piece(Piece(place), parameter)
+
+    @property
+    def _adapted(self) -> slice:
+        return slice(len(self._live), self._rows)
+
+    def _add(self, need: Need, batch: Batch, values: list[Tensor]) -> None:
+        self._squares.add(need, [piece.index for piece in batch], squared_norms(values))
+
+    def _gradients(self) -> None:
+        self.without_gradient = [entry.info.name for entry in self._inventory.stored if entry.parameter.grad is None]
+        for batch in batches([parameter.grad for parameter in self._live]):
+            gradients = [(piece, self._live[piece.index].grad) for piece in batch]
+            self._add(
+                Need.GRADIENT, batch, [piece.of(gradient) for piece, gradient in gradients if gradient is not None]
+            )
+
+    def _steps(self, previous: PreviousWeights) -> None:
+        for batch in self._copied:
+            after = [piece.of(previous.matching(piece.index, self._live[piece.index].detach())) for piece in batch]
+            before = [piece.of(previous.copies[piece.index]) for piece in batch]
+            self._add_scaled(Need.STEP, batch, differences(after, before), previous)
+        self._add_adapted(Need.STEP, lambda factor: factor.detach(), self._before(previous))
+
+    def _intended_steps(self, previous: PreviousWeights) -> None:
+        self.intended.refresh()
+        dense: dict[int, Tensor] = {}
+        factors = {id(f) for entry in self._inventory.effective for a in entry.adapters for f in (a.a, a.b)}
+        for batch in self._copied:
+            parts = [self._part(previous, piece) for piece in batch]
+            steps = self.intended.steps(parts)
+            self._add_scaled(Need.INTENDED_STEP, batch, steps, previous)
+            for piece, part, step in zip(batch, parts, steps, strict=True):
+                if id(part.parameter) in factors:
+                    key = id(part.parameter)
+                    dense[key] = step if piece.start == 0 else torch.cat([dense[key], step])
+        before = self._before(previous)
+
+        def after(factor: nn.Parameter) -> Tensor | None:
+            start, step = before(factor), dense.get(id(factor))
+            return None if start is None or step is None else start.double() + step.double()
+
+        self._add_adapted(Need.INTENDED_STEP, after, before)
+
+    def _part(self, previous: PreviousWeights, piece: Piece) -> Part:
+        def select(tensor: Tensor) -> Tensor:
+            return piece.of(previous.matching(piece.index, tensor.detach()))
+
+        return Part(self._live[piece.index], select, piece.of(previous.copies[piece.index]))
+
+    def _before(self, previous: PreviousWeights) -> Value:
+        def value(factor: nn.Parameter) -> Tensor | None:
+            place = self._place.get(id(factor))
+            return None if place is None or previous.is_sampled(place) else previous.copies[place]
+
+        return value
+
+    def _deltas(self) -> None:
+        for batch in self._batches:
+            known = [piece for piece in batch if self._reference.tensors[piece.index] is not None]
+            if not known:
+                continue
+            live = [piece.of(self._live[piece.index]) for piece in known]
+            start = [self._reference.piece(piece, self._live[piece.index]) for piece in known]
+            self._add(Need.DELTA, known, differences(live, start))
+        self._add_adapted(Need.DELTA, lambda factor: factor.detach(), self.start_of)
+
+    def _add_scaled(self, need: Need, batch: Batch, values: list[Tensor], previous: PreviousWeights) -> None:
+        scales = torch.tensor([previous.scale(piece.index) for piece in batch], dtype=torch.float64)
+        squares = squared_norms(values)
+        self._squares.add(need, [piece.index for piece in batch], squares * scales.to(squares.device))
+
+    def _add_adapted(self, need: Need, after: Value, before: Value) -> None:
+        found = changes(self._inventory.effective, after, before)
+        if found.places:
+            self._squares.add(need, [len(self._live) + place for place in found.places], found.squares)
+
+    def _bases(self) -> Tensor:
+        """Return ‖W_0‖_F² of every row, read once."""
+        if self._base_squares is None:
+            squares = Squares(self._rows)
+            for batch in self._batches:
+                known = [piece for piece in batch if self._reference.tensors[piece.index] is not None]
+                starts = [self._reference.piece(piece, self._live[piece.index]) for piece in known]
+                if known:
+                    squares.add(Need.BASE_WEIGHT, [piece.index for piece in known], squared_norms(starts))
+            for place, entry in enumerate(self._inventory.effective):
+                if entry.base_weight.is_floating_point() and entry.base_weight.element_size() > 1:
+                    square = squared_norms([entry.base_weight])
+                    squares.add(Need.BASE_WEIGHT, [len(self._live) + place], square)
+            nowhere = torch.full((self._rows,), torch.nan, dtype=torch.float64)
+            self._base_squares = squares.collect().get(Need.BASE_WEIGHT, nowhere)
+        return self._base_squares
+
+
+def tensor_values(probe: TensorProbe, squares: dict[Need, Tensor], rows: int) -> FloatArray:
+    """Return a per-tensor probe's values, shape (rows,); nan where they are not finite."""
+    return _finite(probe.compute(*_sums(probe, squares, range(rows)).T))
+
+
+def layer_values(
+    probe: TensorProbe, squares: dict[Need, Tensor], layers: LayerMap, frozen: dict[Need, Tensor]
+) -> FloatArray:
+    """Return a per-layer probe's values, shape (layers,), from sums over each layer's tensors.
+
+    Args:
+        probe: the probe.
+        squares: squared norms of the rows of the tensor axis.
+        layers: which rows make up a layer.
+        frozen: squared norms of the frozen parameters: nothing but their weight is not 0.
+    """
+    totals = []
+    for rows, still in zip(layers.rows, layers.frozen, strict=True):
+        totals.append(_sums(probe, squares, rows).sum(0) + _sums(probe, frozen, still).sum(0))
+    values = _finite(probe.compute(*np.asarray(totals).T))
+    return np.where(layers.complete, values, np.nan)
+
+
+def frozen_squares(parameters: Sequence[Tensor]) -> dict[Need, Tensor]:
+    """Return the squared norms of parameters that do not move: zero for all but the weight itself."""
+    weights = torch.full((len(parameters),), torch.nan, dtype=torch.float64)
+    for i, parameter in enumerate(parameters):
+        # Packed weights of a quantised model have no norm before they are unpacked.
+        if parameter.is_floating_point() and parameter.element_size() > 1:
+            weights[i] = squared_norms([parameter])[0].cpu()
+    still = torch.zeros(len(parameters), dtype=torch.float64)
+    return {need: weights if need in (Need.BASE_WEIGHT, Need.PREVIOUS_WEIGHT) else still for need in Need}
+
+
+def unknown_updates(previous: PreviousWeights | None, inventory: Inventory) -> list[Unmeasured]:
+    """Return the adapted weights whose update is not measured because a factor is only sampled."""
+    if previous is None:
+        return []
+    place = {id(entry.parameter): i for i, entry in enumerate(inventory.stored)}
+    sampled = [
+        entry.info.name
+        for entry in inventory.effective
+        if any(previous.is_sampled(place[id(f)]) for a in entry.adapters for f in (a.a, a.b) if id(f) in place)
+    ]
+    if not sampled:
+        return []
+    why = "copies of their factors do not fit into record.copy_limit; raise it"
+    return [Unmeasured(f"update of {len(sampled)} adapted weights", why)]
+
+
+def _sums(probe: TensorProbe, squares: dict[Need, Tensor], rows: Iterable[int]) -> NDArray[np.float64]:
+    """Return the additive sums of some rows, shape (rows, sums)."""
+    sums = [torch.stack(probe.measure(Row(squares, row))) for row in rows]
+    if not sums:
+        width = len(probe.measure(Row({need: torch.zeros(1, dtype=torch.float64) for need in Need}, 0)))
+        return np.zeros((0, width))
+    return torch.stack(sums).numpy()
+
+
+def _finite(values: FloatArray) -> FloatArray:
+    return np.where(np.isfinite(values), values, np.nan)

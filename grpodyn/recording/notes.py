@@ -1,0 +1,58 @@
+"""What could not be measured or went wrong: each thing is written once, when it is first seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from grpodyn.naming.inventory import Inventory
+from grpodyn.probe import Need
+from grpodyn.trace.writer import TraceWriter
+
+_SHOWN = 5
+
+
+class Notes:
+    """Writes events, the first of each kind.
+
+    Args:
+        writer: where they go.
+        inventory: what is measured.
+    """
+
+    def __init__(self, writer: TraceWriter, inventory: Inventory) -> None:
+        self._writer = writer
+        self._inventory = inventory
+        self._seen: set[str] = set()
+
+    def once(self, step: int, what: str, why: str, **fields: Any) -> None:
+        """Write an event unless one of that kind has been written."""
+        if what not in self._seen:
+            self._seen.add(what)
+            self._writer.event(step, what, why, **fields)
+
+    def missing_gradients(self, step: int, names: list[str]) -> None:
+        """Note that tensors have no gradient. That is not a gradient of zero: nothing reached them, or it is elsewhere."""
+        if names:
+            total = len(self._inventory.stored)
+            self.once(
+                step,
+                "no gradient",
+                f"{len(names)} of {total} trained tensors have no gradient before the optimizer's step; recorded as nan",
+                tensors=names[:_SHOWN],
+            )
+
+    def not_finite(self, step: int, squares: dict[Need, Tensor], measured: dict[Need, set[int]]) -> None:
+        """Note the first step and tensor with NaN or Inf, for each thing that is measured."""
+        for need, values in squares.items():
+            rows = sorted(row for row in measured.get(need, ()) if not bool(values[row].isfinite()))
+            if rows:
+                name = self._inventory.infos[rows[0]].name
+                self.once(
+                    step,
+                    f"non-finite {need.value}",
+                    f"{need.value} of {len(rows)} tensors holds NaN or Inf, first of {name}; recorded as nan",
+                    tensor=name,
+                    tensors=len(rows),
+                )

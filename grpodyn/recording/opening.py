@@ -1,0 +1,137 @@
+"""What a recorder says when it starts: the manifest, what it leaves out and why, and one line for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from grpodyn.config.record import RecordConfig
+from grpodyn.naming.adapters import Unmeasured
+from grpodyn.naming.inventory import Inventory
+from grpodyn.probe import Need
+from grpodyn.recording import facts
+from grpodyn.recording.measurement import Measurement, unknown_updates
+from grpodyn.recording.plan import Plan, describe_cadence
+from grpodyn.recording.reference import Reference
+from grpodyn.recording.rollouts import RolloutHooks
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Start:
+    """What training begins with."""
+
+    model: nn.Module
+    trainer: Any
+    """None where it cannot be found."""
+    optimizer: Any
+    args: Any
+    step: int
+    """Steps done before."""
+    last: int | None
+    """The last step, where it is known."""
+    append: bool = False
+    """Whether the run in the directory goes on although training starts over from step 0."""
+
+
+def left_out(
+    plan: Plan, inventory: Inventory, measurement: Measurement, reference: Reference, hooks: RolloutHooks
+) -> list[Unmeasured]:
+    """Return everything that is not recorded, and why."""
+    out = [*inventory.unmeasured, *reference.unmeasured, *unknown_updates(measurement.previous, inventory)]
+    if measurement.intended.unavailable is not None and Need.INTENDED_STEP in plan.needs():
+        out.append(Unmeasured("update_norm_intended", measurement.intended.unavailable))
+    if inventory.effective and Need.GRADIENT in plan.needs():
+        why = "the gradient of an adapted weight is never computed; its factors have their own"
+        out.append(Unmeasured(f"gradient of {len(inventory.effective)} adapted weights", why))
+    if hooks.source is None:
+        out.append(
+            Unmeasured("rollouts", "the trainer does not score completions (TRL's GRPOTrainer does), or was not found")
+        )
+    if hooks.unwrapped:
+        why = "reward models and asynchronous functions cannot be seen with this version of TRL"
+        out.append(Unmeasured(f"rewards of {', '.join(hooks.unwrapped)}", why))
+    by_kind = Counter(
+        info.kind
+        for info in inventory.infos
+        if info.source != "factor" and info.cols > 1 and not plan.has_spectrum(info)
+    )
+    for kind, count in sorted(by_kind.items()):
+        opt_in = kind in ("embedding", "head")
+        why = (
+            "opt-in: record.spectra_embeddings"
+            if opt_in
+            else f"tensors of kind {kind} are no single matrix of a linear map"
+        )
+        if plan.spectral_probes:
+            out.append(Unmeasured(f"spectra of {count} {kind} tensors", why))
+    return out
+
+
+def manifest_fields(start: Start, inventory: Inventory, reference: Reference, *, resumed: bool) -> dict[str, Any]:
+    """Return the manifest's fields about model, trainer, data and machine. A resumed run keeps its first W_0."""
+    device = next((entry.parameter.device for entry in inventory.stored), torch.device("cpu"))
+    sharded = any("sharded" in entry.why for entry in inventory.unmeasured)
+    fields = {
+        "model": facts.about_model(start.model),
+        "trainer": facts.about_trainer(start.trainer, start.args),
+        "lora": facts.about_lora(start.model),
+        "rewards": facts.about_rewards(start.trainer),
+        "dataset": facts.about_dataset(start.trainer),
+        "world": facts.about_world(start.args, sharded),
+        "environment": facts.about_environment(device),
+    }
+    return fields if resumed else {**fields, "reference": reference.facts}
+
+
+def recorder_facts(
+    config: RecordConfig, plan: Plan, measurement: Measurement, inventory: Inventory, hooks: RolloutHooks
+) -> dict[str, Any]:
+    """Return what the manifest says about the recorder itself."""
+    previous = measurement.previous
+    sampled = (
+        {entry.info.name: previous.method(i) for i, entry in enumerate(inventory.stored) if previous.is_sampled(i)}
+        if previous is not None
+        else {}
+    )
+    of_step = (
+        f"from {len(sampled)} sampled tensors, the others from whole copies" if sampled else "from a copy of W_{t-1}"
+    )
+    methods = {
+        name: of_step if Need.STEP in probe.needs else "from the optimizer's state"
+        for name, probe in plan.probes.items()
+        if probe.needs & {Need.STEP, Need.INTENDED_STEP}
+    }
+    return {
+        "preset": config.preset,
+        "config": config.model_dump(mode="json"),
+        "probes": sorted(plan.probes),
+        "cadence": {name: config.cadence(probe) for name, probe in plan.probes.items()},
+        "method": methods,
+        "sampled": sampled,
+        "rollouts": hooks.source,
+    }
+
+
+def announcement(
+    run_dir: str,
+    plan: Plan,
+    inventory: Inventory,
+    reference: Reference,
+    skipped: Sequence[Unmeasured],
+    cost: str,
+) -> str:
+    """Return the line that says what is recorded, what is not and why, and what it costs."""
+    rows = len(inventory.infos)
+    left = "; ".join(f"{entry.what} ({entry.why})" for entry in skipped[:_SHOWN])
+    more = f"; and {len(skipped) - _SHOWN} more, see run.json" if len(skipped) > _SHOWN else ""
+    return (
+        f"recording into {run_dir}, preset {plan.config.preset}: {rows} tensors; {describe_cadence(plan)}; W_0 from "
+        f"{reference.facts.get('source', 'none')}. Not recorded: {left + more or 'nothing'}. {cost}"
+    )

@@ -1,0 +1,267 @@
+"""One recording, from the start of a training to its end: what the recorder's events do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from grpodyn.config.record import RecordConfig
+from grpodyn.naming.inventory import take_inventory
+from grpodyn.probe import FloatArray, Need, TensorProbe
+from grpodyn.recording.boundary import Boundary
+from grpodyn.recording.completions import CompletionFiles
+from grpodyn.recording.cost import RecorderCost
+from grpodyn.recording.directory import open_writer
+from grpodyn.recording.measurement import Measurement, frozen_squares, layer_values, tensor_values
+from grpodyn.recording.notes import Notes
+from grpodyn.recording.opening import Start, announcement, left_out, manifest_fields, recorder_facts
+from grpodyn.recording.plan import Plan, map_layers
+from grpodyn.recording.reference import Reference, establish, reopen
+from grpodyn.recording.rollouts import RolloutHooks, Rollouts, reward_names
+from grpodyn.recording.spectral_rows import SpectralRows
+from grpodyn.trace.manifest import Manifest, RunStatus
+from grpodyn.trace.writer import TraceWriter
+
+logger = logging.getLogger("grpodyn")
+
+_OF_DISPLACEMENT = frozenset({Need.DELTA, Need.BASE_WEIGHT})
+
+
+@dataclass
+class _Held:
+    """A step's rows, held until the next step begins: if training ends first, the displacement is added to them."""
+
+    step: int
+    rows: dict[str, dict[str, FloatArray]] = field(default_factory=dict)
+    """Values by group and array."""
+
+
+class Session:
+    """Records one training. Its methods may raise: the recorder calls them inside its boundary.
+
+    Args:
+        run_dir: the directory asked for.
+        config: what is measured.
+        start: what training begins with.
+        cost: counts what recording costs.
+        extra: more fields of the manifest.
+
+    Raises:
+        NameCollisionError: two parameters have one canonical name.
+        OSError: the directory cannot be written.
+    """
+
+    def __init__(
+        self, run_dir: Path, config: RecordConfig, start: Start, cost: RecorderCost, extra: Mapping[str, Any]
+    ) -> None:
+        self._cost = cost
+        self._step = start.step
+        """The step that runs."""
+        self._done = 0
+        """The last step whose update was seen."""
+        self._in_step = False
+        self._announced = False
+        self._held: _Held | None = None
+        self._needs: frozenset[Need] = frozenset()
+        self._frozen: dict[Need, Tensor] | None = None
+        self._inventory = take_inventory(start.model)
+        self._layers = map_layers(self._inventory)
+        self.writer, self._resumed = open_writer(run_dir, Manifest().updated(**extra), start.step, append=start.append)
+        self._notes = Notes(self.writer, self._inventory)
+        self.boundary = Boundary(lambda where, why: self.writer.event(self._step, f"fault in {where}", why))
+        self._hooks = RolloutHooks(start.trainer, self.boundary, self._take_rollouts)
+        try:
+            self._set_up(config, start)
+        except BaseException as error:
+            self.writer.event(start.step, "recording refused", f"{type(error).__name__}: {error}")
+            self._hooks.remove()
+            self.writer.close("failed")
+            raise
+
+    @property
+    def run_dir(self) -> Path:
+        """The directory that is used."""
+        return self.writer.run_dir
+
+    def _set_up(self, config: RecordConfig, start: Start) -> None:
+        self._plan = Plan(config, first=1 if self._resumed else start.step + 1, last=start.last)
+        self._completions = CompletionFiles(self.run_dir, config.save_completions)
+        self._reference = self._find_reference(config, start)
+        self._measurement = Measurement(
+            self._inventory, self._reference, start.optimizer, self._plan.needs(), config.copy_limit
+        )
+        self._declare(start)
+        self._spectra = SpectralRows(
+            self._plan, self._inventory, self._measurement, self.boundary, self._notes, self.writer
+        )
+        self._cost.background = lambda: self._spectra.cpu_seconds + self.writer.cpu_seconds
+        self._left_out = left_out(self._plan, self._inventory, self._measurement, self._reference, self._hooks)
+        about = recorder_facts(config, self._plan, self._measurement, self._inventory, self._hooks)
+        about["skipped"] = [{"what": entry.what, "why": entry.why} for entry in self._left_out]
+        self.writer.update_manifest(
+            recorder=about, **manifest_fields(start, self._inventory, self._reference, resumed=self._resumed)
+        )
+        for entry in self._left_out:
+            self.writer.event(start.step, f"not recorded: {entry.what}", entry.why)
+
+    def _find_reference(self, config: RecordConfig, start: Start) -> Reference:
+        # TRL can let its reference model follow the trained one.
+        follows = bool(getattr(start.args, "sync_ref_model", False))
+        other = None if follows else getattr(start.trainer, "ref_model", None)
+        stored = self._inventory.stored
+        if self._resumed:
+            return reopen(stored, other, self.run_dir, self.writer.manifest.reference)
+        model_config = getattr(start.model, "config", None)
+        return establish(stored, model_config, other, self.run_dir, config.base_limit, start_step=start.step)
+
+    def _declare(self, start: Start) -> None:
+        self.writer.declare_tensors(self._inventory.infos)
+        self.writer.declare_layers(self._layers.layers, self._layers.stacks)
+        for group in ("tensors", "layers", "spectra"):
+            self.writer.declare_arrays(group, self._plan.arrays(group))
+        if self._hooks.source is not None:
+            self.writer.declare_reward_functions(reward_names(start.trainer))
+
+    # The events of training, in their order.
+
+    def step_begins(self, step: int) -> None:
+        """Let the rows of the step before go: training goes on, so it was not the last."""
+        self._release()
+        self._step = step
+        self._cost.step_begins()
+
+    def before_optimizer(self, step: int) -> None:
+        """Read gradients and weights before the optimizer's step."""
+        self._step, self._in_step = step, True
+        due = self._plan.tensor_probes_at(step)
+        self._needs = frozenset().union(*(probe.needs for probe in due.values()))
+        self._measurement.before_step(self._needs)
+        if Need.GRADIENT in self._needs:
+            self._notes.missing_gradients(step, self._measurement.without_gradient)
+
+    def after_optimizer(self, step: int) -> None:
+        """Read what the optimizer's step did."""
+        self._step = step
+        if not self._in_step:
+            self._notes.once(step, "no gradients or updates", "the trainer did not call on_pre_optimizer_step")
+            self._needs = self._needs & _OF_DISPLACEMENT
+        self._in_step, self._done = False, step
+        if Need.INTENDED_STEP in self._needs and self._measurement.intended.was_skipped:
+            self._notes.once(step, "optimizer step skipped", "gradients overflowed under mixed precision")
+        squares = self._measurement.after_step(self._needs)
+        self._notes.not_finite(step, squares, self._measurement.measured)
+        self._held = _Held(step)
+        self._compute(self._held, self._plan.tensor_probes_at(step), squares)
+        self._spectra.advance(step)
+
+    def step_ends(self, step: int, *, stopping: bool, saving: bool) -> None:
+        """Commit the step's rows if a checkpoint follows, so that a resume finds every step before it."""
+        if stopping:
+            self._complete_held()
+        if saving:
+            self._release()
+            self.writer.flush()
+        self._cost.step_ends()
+        if not self._announced:
+            self._announced = True
+            self._announce()
+
+    def log(self, step: int, scalars: Mapping[str, Any], *, saving: bool) -> None:
+        """Record the scalars that the trainer logs, under its own keys, and what recording cost since the last log."""
+        numbers = {key: value for key, value in scalars.items() if value is None or isinstance(value, int | float)}
+        seconds, step_seconds = self._cost.since_last_row()
+        self.writer.add_row("metrics", step, {**numbers, "recorder_seconds": seconds, "step_seconds": step_seconds})
+        if saving:
+            self.writer.flush()
+
+    def evaluation(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Record the results of an evaluation."""
+        numbers = {key: float(value) for key, value in metrics.items() if isinstance(value, int | float)}
+        self.writer.add_row("evaluations", step, numbers)
+
+    def close(self, status: RunStatus, *, final: bool = True) -> None:
+        """End the recording: the last step's displacement and spectra, then the trace.
+
+        Args:
+            status: how training ended.
+            final: whether the live weights are still those of the last step.
+        """
+        self._hooks.remove()
+        self._cost.step_ends()
+        if final and not self._in_step and self._done:
+            self.boundary.run("last displacement", self._complete_held)
+            self.boundary.run("last spectra", self._spectra.finish, self._done)
+        self._release()
+        self._spectra.close()
+        self.writer.update_manifest(recorder=self._closing_facts())
+        self.writer.close(status)
+
+    # What they do.
+
+    def _compute(self, held: _Held, probes: Mapping[str, TensorProbe], squares: dict[Need, Tensor]) -> None:
+        for name, probe in probes.items():
+            if probe.group == "layers":
+                size, measure = len(self._layers.layers), self._layer_values
+            else:
+                size, measure = len(self._inventory.infos), self._tensor_values
+            if size:
+                values = self.boundary.run(name, measure, probe, squares)
+                held.rows.setdefault(probe.group, {})[name] = np.full(size, np.nan) if values is None else values
+
+    def _tensor_values(self, probe: TensorProbe, squares: dict[Need, Tensor]) -> FloatArray:
+        return tensor_values(probe, squares, len(self._inventory.infos))
+
+    def _layer_values(self, probe: TensorProbe, squares: dict[Need, Tensor]) -> FloatArray:
+        if self._frozen is None:
+            self._frozen = frozen_squares([entry.parameter for entry in self._inventory.frozen])
+        return layer_values(probe, squares, self._layers, self._frozen)
+
+    def _complete_held(self) -> None:
+        """Add the displacement to the held rows, if it was not due at their step."""
+        held = self._held
+        if held is None:
+            return
+        present = {name for values in held.rows.values() for name in values}
+        probes = self._plan.tensor_probes.items()
+        left = {name: probe for name, probe in probes if name not in present and probe.needs <= _OF_DISPLACEMENT}
+        if left:
+            self._compute(held, left, self._measurement.displacement())
+
+    def _release(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            for group, values in held.rows.items():
+                self.writer.add_row(group, held.step, values)
+
+    def _take_rollouts(self, batch: Rollouts) -> None:
+        with self._cost.foreground():
+            values = {
+                "prompt_id": batch.prompt_ids(),
+                "reward": batch.grouped(batch.reward),
+                "length": batch.grouped(batch.length),
+                "terminated": batch.grouped(batch.terminated),
+                "advantage": batch.grouped(batch.advantage),
+                "rewards": batch.grouped(batch.rewards),
+            }
+            # The step that runs is the first update that these completions feed.
+            self.writer.add_row("rollouts", self._step, values)
+            self._completions.save(self._step, batch)
+
+    def _announce(self) -> None:
+        cost = f"The first step cost {self._cost.seconds:.2f} CPU seconds, {self._cost.fraction:.1%} of its time."
+        line = announcement(str(self.run_dir), self._plan, self._inventory, self._reference, self._left_out, cost)
+        logger.info("%s", line)
+
+    def _closing_facts(self) -> dict[str, Any]:
+        return {
+            "seconds": self._cost.seconds,
+            "step_seconds": self._cost.step_seconds,
+            "sweeps_skipped": self._spectra.skipped,
+            "faults": dict(self.boundary.counts),
+        }

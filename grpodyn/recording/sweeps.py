@@ -1,0 +1,156 @@
+"""Spectral sweeps: every matrix once, in bounded memory, spread over steps where it does not fit into one."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from grpodyn.probe import FloatArray
+from grpodyn.recording.spectra_worker import Matrix, SpectraWorker
+
+Values = Mapping[str, float | FloatArray]
+"""Value by spectral probe."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A row of the tensor axis that has a spectrum."""
+
+    row: int
+    size: int
+    """Bytes of a snapshot."""
+    snapshot: Callable[[], Matrix | None]
+    """Copies W_t − W_0 as it is now; None where it is not known."""
+
+
+@dataclass
+class Sweep:
+    """One row of the spectra group in the making."""
+
+    step: int
+    pending: deque[Candidate]
+    measured_step: dict[int, int] = field(default_factory=dict)
+    values: dict[int, Values] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every matrix has been taken and computed."""
+        return not self.pending and len(self.values) == len(self.measured_step)
+
+
+class Sweeps:
+    """Decides which matrix is copied at which step, and hands complete sweeps on.
+
+    Args:
+        candidates: the matrices, in order.
+        limit: bytes copied in a step, and bytes waiting at any time.
+        compute: turns a matrix into values; runs on the worker's thread and must not raise.
+        emit: receives each sweep that is done, on the training thread.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        limit: int,
+        compute: Callable[[int, Matrix], Values],
+        emit: Callable[[Sweep], None],
+    ) -> None:
+        self.skipped = 0
+        """Sweeps that were due while an earlier one was still open."""
+        self._candidates = list(candidates)
+        self._limit = limit
+        self._compute = compute
+        self._emit = emit
+        self._open: Sweep | None = None
+        self._lock = threading.Lock()
+        self._worker = SpectraWorker(self._work)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU seconds of the worker."""
+        return self._worker.cpu_seconds
+
+    def advance(self, step: int, *, due: bool) -> bool:
+        """Take what fits of the open sweep at `step`, opening one if it is due; return whether a due one was skipped."""
+        self._hand_on()
+        skipped = due and self._open is not None
+        self.skipped += skipped
+        if due and self._open is None:
+            self._open = Sweep(step, deque(self._candidates))
+        if self._open is not None:
+            self._take(self._open, step, wait=False)
+        return skipped
+
+    def finish(self, step: int) -> None:
+        """Measure every matrix at `step`, waiting for the worker; an open sweep is completed first."""
+        self._hand_on()
+        if self._open is not None:
+            self._drain(self._open, step)
+        if self._candidates:
+            self._open = Sweep(step, deque(self._candidates))
+            self._drain(self._open, step)
+
+    def close(self) -> None:
+        """Hand on what has been measured of an open sweep, and end the worker."""
+        self._worker.close()
+        if self._open is not None and self._open.values:
+            self._emit(self._open)
+        self._open = None
+
+    def _drain(self, sweep: Sweep, step: int) -> None:
+        self._take(sweep, step, wait=True)
+        self._worker.wait()
+        self._hand_on()
+
+    def _take(self, sweep: Sweep, step: int, *, wait: bool) -> None:
+        copied = 0
+        while sweep.pending:
+            size = sweep.pending[0].size
+            # One matrix may be larger than the limit: it is taken alone.
+            if wait:
+                self._worker.wait(max(0, self._limit - size))
+            elif copied + size > self._limit and copied or self._worker.waiting_bytes > max(0, self._limit - size):
+                return
+            candidate = sweep.pending.popleft()
+            matrix = candidate.snapshot()
+            if matrix is None:
+                continue
+            sweep.measured_step[candidate.row] = step
+            copied += size
+            self._worker.submit(candidate.row, matrix, size)
+
+    def _hand_on(self) -> None:
+        if self._open is None:
+            return
+        with self._lock:
+            complete = self._open.complete
+        if complete:
+            sweep, self._open = self._open, None
+            if sweep.values:
+                self._emit(sweep)
+
+    def _work(self, row: int, matrix: Matrix) -> None:
+        values = self._compute(row, matrix)
+        # Jobs are done in order and a sweep is handed on only when all of its jobs are: the open one is theirs.
+        with self._lock:
+            if self._open is not None:
+                self._open.values[row] = values
+
+
+def column(sweep: Sweep, name: str, rows: int, k: int | None) -> FloatArray:
+    """Return one probe's values over the tensor axis, shape (rows,) or (rows, k); nan where not measured."""
+    values = np.full((rows,) if k is None else (rows, k), np.nan)
+    for row, measured in sweep.values.items():
+        value = measured.get(name)
+        if value is None:
+            continue
+        if k is None:
+            values[row] = value
+        else:
+            leading = np.asarray(value, dtype=np.float64)[:k]
+            values[row, : len(leading)] = leading
+    return values
