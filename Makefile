@@ -15,7 +15,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: $(INSTALLED)
 	$(BIN)/grpodyn record --run-dir $(DEMO)/full
 	$(BIN)/grpodyn status $(DEMO)/full
-	$(BIN)/grpodyn recommend-lora $(DEMO)/full --apply configs/embedded.yaml -o $(DEMO)/next.yaml
+	$(BIN)/grpodyn recommend-lora $(DEMO)/full --apply $(DEMO)/full -o $(DEMO)/next.yaml
 	$(BIN)/grpodyn record $(DEMO)/next.yaml --run-dir $(DEMO)/lora
 	$(BIN)/grpodyn compare $(DEMO)/full $(DEMO)/lora
 	$(BIN)/python reports/overview.py $(DEMO)/full $(DEMO)/lora -o $(DEMO)/overview.png
