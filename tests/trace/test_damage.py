@@ -1,0 +1,243 @@
+"""Damaged stores open, say what is damaged, and can be mended; what is no run is refused in words."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from numcodecs.zstd import Zstd
+
+from grpodyn import open_run
+from grpodyn.errors import DirectoryInUseError, NotARunError, SchemaError, UnreadableError
+from grpodyn.trace.manifest import Manifest
+from grpodyn.trace.repair import repair
+from grpodyn.trace.verify import zstd_frame_size
+from grpodyn.trace.writer import TraceWriter
+
+RunMaker = Callable[..., Path]
+
+
+def half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize(("harm", "named"), [(half, "truncated chunk"), (empty, "empty chunk")])
+def test_a_bad_chunk_is_named_and_the_rest_is_read(
+    synthetic: SimpleNamespace, make_run: RunMaker, harm: Callable[[Path], None], named: str
+) -> None:
+    path = make_run(steps=600)
+    harm(path / "trace.zarr/tensors/update_norm/c/0/0")
+    run = open_run(path)
+    assert len(run.problems) == 1
+    assert "tensors/update_norm/c/0/0" in run.problems[0]
+    assert named in run.problems[0]
+    values = run.tensors["update_norm"].values
+    assert np.isnan(values[:512]).all()
+    np.testing.assert_array_equal(values[512:], synthetic.expected(600, 9, 1)[512:])
+    np.testing.assert_array_equal(run.tensors["grad_norm"].values, synthetic.expected(600, 9, 0))
+
+    done = repair(path)
+    assert any("tensors/update_norm/c/0/0" in sentence and "damaged/" in sentence for sentence in done)
+    mended = open_run(path)
+    assert mended.problems == []
+    np.testing.assert_array_equal(mended.tensors["update_norm"].values, values)
+    tree = xr.open_datatree(path / "trace.zarr", engine="zarr", consolidated=False)
+    np.testing.assert_array_equal(tree["tensors/update_norm"].values, values)
+    tree.close()
+    assert (path / "damaged/tensors/update_norm/c/0/0").exists()
+    assert repair(path) == []
+
+
+def test_a_flipped_bit_is_found_when_the_chunk_is_read(make_run: RunMaker) -> None:
+    path = make_run()
+    flip_a_bit(path / "trace.zarr/metrics/values/c/0/0")
+    run = open_run(path)
+    assert len(run.metric("loss")) == 0
+    assert run.problems == ["metrics/values/c/0/0: unreadable chunk, its values are missing"]
+
+
+@pytest.mark.parametrize(
+    "array", ["tensors/grad_norm", "spectra/singular_values", "rollouts/rewards", "metrics/values"]
+)
+@pytest.mark.parametrize("harm", [half, empty, Path.unlink])
+def test_a_lost_array_document_is_named_and_written_anew(
+    make_run: RunMaker, array: str, harm: Callable[[Path], None]
+) -> None:
+    path = make_run()
+    group, name = array.split("/")
+    whole = getattr(open_run(path), group)[name].values
+    harm(path / "trace.zarr" / array / "zarr.json")
+    run = open_run(path)
+    assert any(f"{array}/zarr.json" in problem for problem in run.problems)
+    assert name not in getattr(run, group)
+    assert "update_norm" in run.tensors
+    assert f"wrote {array}/zarr.json anew" in repair(path)
+    mended = open_run(path)
+    np.testing.assert_array_equal(getattr(mended, group)[name].values, whole)
+    assert mended.problems == []
+
+
+@pytest.mark.parametrize(
+    "document", ["zarr.json", "tensors/zarr.json", "tensors/step/zarr.json", "tensors/kind/zarr.json"]
+)
+def test_other_lost_documents_are_written_anew(synthetic: SimpleNamespace, make_run: RunMaker, document: str) -> None:
+    path = make_run()
+    empty(path / "trace.zarr" / document)
+    assert any(problem.startswith(document) for problem in open_run(path).problems)
+    repair(path)
+    run = open_run(path)
+    assert run.problems == []
+    np.testing.assert_array_equal(run.tensors["grad_norm"].values, synthetic.expected(12, 9, 0))
+    assert run.tensors["kind"].values.tolist() == ["linear"] * 9
+    tree = xr.open_datatree(path / "trace.zarr", engine="zarr", consolidated=False)
+    assert tree["tensors/grad_norm"].shape == (12, 9)
+    tree.close()
+
+
+def test_lost_names_come_back_from_the_other_group(synthetic: SimpleNamespace, make_run: RunMaker) -> None:
+    path = make_run()
+    empty(path / "trace.zarr/tensors/tensor/c/0")
+    run = open_run(path)
+    assert run.tensors["tensor"].values.tolist() == [f"tensor_{i}" for i in range(9)]
+    assert any("numbered instead" in problem for problem in run.problems)
+    repair(path)
+    names = [tensor.name for tensor in synthetic.tensor_infos(9)]
+    assert open_run(path).tensors["tensor"].values.tolist() == names
+
+
+@pytest.mark.parametrize("harm", [half, empty, Path.unlink])
+def test_a_lost_commit_is_counted_anew(make_run: RunMaker, harm: Callable[[Path], None]) -> None:
+    path = make_run(status=None)
+    harm(path / "commit.json")
+    run = open_run(path)
+    assert run.last_step == 12
+    assert "commit.json" in run.problems[0]
+    assert any("counted the rows anew" in sentence for sentence in repair(path))
+    run = open_run(path)
+    assert (run.problems, run.rows["tensors"], run.rows["spectra"]) == ([], 12, 2)
+    assert run.metric("loss").values.tolist() == [1 / s for s in range(1, 13)]
+
+
+def test_repair_cuts_a_killed_run_so_that_plain_xarray_reads_it(make_run: RunMaker) -> None:
+    path = make_run(status=None)
+    (path / "trace.zarr/tensors/grad_norm/c/0/0.1234.partial").write_bytes(b"half")
+    done = repair(path)
+    assert "deleted 1 half-written files" in done
+    assert "cut tensors from 512 stored rows to the 12 committed" in done
+    tree = xr.open_datatree(path / "trace.zarr", engine="zarr", consolidated=False)
+    assert tree["tensors/grad_norm"].shape == (12, 9)
+    tree.close()
+    assert open_run(path).status == "interrupted"
+
+
+def test_a_damaged_run_is_not_resumed_before_it_is_mended(make_run: RunMaker) -> None:
+    path = make_run()
+    half(path / "trace.zarr/tensors/grad_norm/c/0/0")
+    with pytest.raises(UnreadableError, match=r"status .* --repair"):
+        TraceWriter.resume(path, 12)
+    repair(path)
+    TraceWriter.resume(path, 12).close("finished")
+
+
+def test_a_living_run_is_not_repaired(tmp_path: Path) -> None:
+    writer = TraceWriter.create(tmp_path / "run", Manifest())
+    with pytest.raises(DirectoryInUseError, match="is being written by"):
+        repair(tmp_path / "run")
+    writer.close("finished")
+
+
+def test_a_lost_store_is_a_problem_not_a_crash(make_run: RunMaker) -> None:
+    path = make_run()
+    (path / "trace.zarr").rename(path / "elsewhere")
+    run = open_run(path)
+    assert run.status == "empty"
+    assert any("trace.zarr is missing" in problem for problem in run.problems)
+
+
+class TestNoRun:
+    def test_nothing_there(self, tmp_path: Path) -> None:
+        with pytest.raises(NotARunError, match="does not exist"):
+            open_run(tmp_path / "nowhere")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_an_ordinary_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(NotARunError, match="holds no run"):
+            open_run(tmp_path)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_the_folder_above_runs(self, make_run: RunMaker, tmp_path: Path) -> None:
+        make_run("a")
+        with pytest.raises(NotARunError, match="it holds the runs a"):
+            open_run(tmp_path)
+
+    def test_a_file(self, tmp_path: Path) -> None:
+        (tmp_path / "log.txt").write_text("x")
+        with pytest.raises(NotARunError, match="is a file"):
+            open_run(tmp_path / "log.txt")
+
+    def test_the_store_inside_a_run(self, make_run: RunMaker) -> None:
+        with pytest.raises(NotARunError, match="is the store inside a run"):
+            open_run(make_run() / "trace.zarr")
+
+    def test_a_foreign_zarr_store(self, tmp_path: Path) -> None:
+        zarr.create_group(str(tmp_path / "x.zarr"), zarr_format=3)
+        with pytest.raises(NotARunError, match="a Zarr store but no run"):
+            open_run(tmp_path / "x.zarr")
+
+    @pytest.mark.parametrize("inside_a_run", [True, False])
+    def test_a_format_2_store(self, make_run: RunMaker, tmp_path: Path, inside_a_run: bool) -> None:
+        path = make_run() if inside_a_run else tmp_path
+        store = path / "trace.zarr"
+        if inside_a_run:
+            store.rename(path / "old")
+        zarr.create_group(str(store), zarr_format=2)
+        with pytest.raises(SchemaError, match="Zarr format 2"):
+            open_run(path)
+
+    @pytest.mark.parametrize(
+        ("version", "advice"),
+        [(2, "reads version 1: upgrade grpodyn"), (None, "schema version None"), ("1", "is it a")],
+    )
+    def test_another_schema(self, make_run: RunMaker, version: object, advice: str) -> None:
+        path = make_run()
+        manifest = json.loads((path / "run.json").read_text())
+        (path / "run.json").write_text(json.dumps(manifest | {"schema_version": version}))
+        with pytest.raises(SchemaError, match=advice):
+            open_run(path)
+
+    def test_a_damaged_manifest(self, make_run: RunMaker) -> None:
+        path = make_run()
+        empty(path / "run.json")
+        with pytest.raises(SchemaError, match="is not JSON"):
+            open_run(path)
+
+    def test_a_path_that_cannot_be_read(self, tmp_path: Path) -> None:
+        with pytest.raises(UnreadableError, match="cannot be read"):
+            open_run(tmp_path / ("x" * 300))
+
+
+@pytest.mark.parametrize("size", [1, 1000, 300_000])
+def test_frame_size_follows_the_format(tmp_path: Path, size: int) -> None:
+    rng = np.random.default_rng(size)
+    for content in (b"\0" * size, rng.bytes(size), bytes(rng.integers(0, 4, size, dtype=np.uint8))):
+        for checksum in (True, False):
+            frame = Zstd(level=1, checksum=checksum).encode(content)
+            (tmp_path / "chunk").write_bytes(frame)
+            assert zstd_frame_size(tmp_path / "chunk") == len(frame)
+            for cut in {1, len(frame) // 2, len(frame) - 5} - {0}:
+                (tmp_path / "chunk").write_bytes(frame[: len(frame) - cut])
+                assert zstd_frame_size(tmp_path / "chunk") != len(frame) - cut
