@@ -228,8 +228,8 @@ def _comparable(runs: Sequence[Run], compared: Sequence[ComparedRun]) -> tuple[b
     bases = [one.base.accuracy for one in compared if not math.isnan(one.base.accuracy)]
     if bases and max(bases) - min(bases) > SAME_BASE_WITHIN:
         warnings.append(
-            f"the bases' accuracies differ by {max(bases) - min(bases):.3f}: other weights or other held-out prompts, so "
-            "the gains are not comparable"
+            f"the bases' accuracies differ by {max(bases) - min(bases):.3f}: other weights or other held-out prompts, "
+            "so the gains are not comparable"
         )
         return False, warnings
     return (True if known else None), warnings
@@ -267,7 +267,7 @@ def _caveats(runs: Sequence[Run], compared: Sequence[ComparedRun]) -> list[str]:
         found.append("the first run gained nothing, so no gain kept is given")
     found += [
         f"{one.path}: the base reaches {one.base.best_temperature_accuracy:.3f} at temperature "
-        f"{one.base.best_temperature:g}, the trained model {one.trained.accuracy:.3f} at 1: cooling alone may explain it"
+        f"{one.base.best_temperature:g}, the trained model {one.trained.accuracy:.3f} at 1: cooling may explain it"
         for one in compared
         if one.base.best_temperature_accuracy >= one.trained.accuracy
     ]

@@ -141,7 +141,7 @@ def _spreads(movement: Movement) -> Table:
 
 
 def _ranged(value: Ranged, form: str) -> str:
-    span = "" if math.isnan(value.low) else f" ({_value(value.low, form)} to {_value(value.high, form)})"
+    span = "" if math.isnan(value.low) else f" ({_value(value.low, form)}–{_value(value.high, form)})"
     return f"{_value(value.value, form)}{span}"
 
 

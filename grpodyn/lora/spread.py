@@ -62,4 +62,5 @@ def gini(values: ArrayLike) -> float:
     ordered = np.sort(array)
     n = ordered.size
     weights = 2 * np.arange(1, n + 1) - n - 1
-    return float((weights * ordered).sum() / (n * ordered.sum()))
+    # Of equal values the sum can round to just below zero.
+    return max(0.0, float((weights * ordered).sum() / (n * ordered.sum())))

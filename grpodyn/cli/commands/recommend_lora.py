@@ -43,21 +43,21 @@ def command(
     Example: grpodyn recommend-lora runs/full --apply runs/full -o advised.yaml
     """
     from grpodyn.errors import UsageError
+    from grpodyn.lora.policy import Options
     from grpodyn.trace import strict_json
     from grpodyn.trace.reader import open_run
 
     if apply is not None and output is None:
         raise UsageError(f"--apply {apply} needs -o NEW: the file to write")
+    options = Options(rank, goal, max_params, max_fraction, method, _ladder(rank_ladder), keep_lr)
     opened = open_run(run)
     try:
         from grpodyn.lora import advice as lora_advice
         from grpodyn.lora import apply as lora_apply
-        from grpodyn.lora.policy import Options
     except ModuleNotFoundError as error:
         raise UsageError(
             f"advice is checked with PEFT, and {error.name!r} is not installed: pip install 'grpodyn[train]'"
         ) from error
-    options = Options(rank, goal, max_params, max_fraction, method, _ladder(rank_ladder), keep_lr)
     found = lora_advice.advise(opened, options)
     written: list[str] = []
     if apply is not None and output is not None:
