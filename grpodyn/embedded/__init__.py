@@ -1,4 +1,4 @@
-"""The embedded default: a tiny base model, its tokenizer and its GRPO settings, so that `grpodyn record` runs as it is."""
+"""The embedded default: a tiny base model with its tokenizer and GRPO settings; what `grpodyn record` alone trains."""
 
 from __future__ import annotations
 

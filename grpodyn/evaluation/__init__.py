@@ -5,6 +5,7 @@ from __future__ import annotations
 from grpodyn.evaluation.accuracy import (
     TEMPERATURES,
     HeldOutAccuracy,
+    best_temperature,
     exact_accuracy,
     greedy_accuracy,
     held_out_accuracy,
@@ -15,6 +16,7 @@ __all__ = [
     "TEMPERATURES",
     "AnswerScores",
     "HeldOutAccuracy",
+    "best_temperature",
     "exact_accuracy",
     "greedy_accuracy",
     "held_out_accuracy",

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from grpodyn.evaluation.answer_scores import AnswerScores, score_answers
+from grpodyn.tasks.task import Examples
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-    from grpodyn.tasks.task import Examples
 
 TEMPERATURES = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.5, 1.7, 2.0)
 """The grid over which a model's best temperature is sought; greedy decoding counts as temperature 0."""
@@ -78,7 +77,7 @@ def held_out_accuracy(
     Raises:
         ConfigError: as `score_answers`.
     """
-    grid = sorted({1.0, *temperatures})
+    grid = sorted({1.0, *temperatures} - {0.0})
     scores = score_answers(model, tokenizer, examples.prompts, examples.answers, grid, batch_size)
     return HeldOutAccuracy(n=len(examples), by_temperature=_accuracies(scores))
 
@@ -115,3 +114,21 @@ def greedy_accuracy(
         ConfigError: as `score_answers`.
     """
     return _accuracies(score_answers(model, tokenizer, prompts, answers, (1.0,), batch_size))[0.0]
+
+
+def best_temperature(
+    model: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[str],
+    answers: Sequence[str],
+    temperatures: Sequence[float] = TEMPERATURES,
+    batch_size: int = 256,
+) -> tuple[float, float]:
+    """Return the temperature of the grid (greedy, 0, and T=1 always among it) with the highest accuracy, and that.
+
+    Raises:
+        ConfigError: as `score_answers`.
+    """
+    examples = Examples(tuple(prompts), tuple(answers))
+    measured = held_out_accuracy(model, tokenizer, examples, temperatures, batch_size)
+    return measured.best_temperature, measured.best

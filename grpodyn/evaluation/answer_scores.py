@@ -134,8 +134,8 @@ def score_answers(
 
     P(answer | prompt) = Π_j softmax(z_j / T)[a_j] · Σ_{e ∈ end tokens} softmax(z_end / T)[e], the chance that sampling
     at temperature T, with nothing cut off (top_k 0, top_p 1, no penalties: the defaults of TRL's trainer), gives
-    the answer and stops. It is the answer as the tokenizer writes it; where the vocabulary allows other spellings of the
-    same text, the chance of the text is a little higher.
+    the answer and stops. It is the answer as the tokenizer writes it; where the vocabulary allows other spellings of
+    the same text, the chance of the text is a little higher.
 
     No random number is drawn, and each sub-module's training mode is as before afterwards.
 

@@ -81,7 +81,7 @@ class ArithmeticFormat:
 
     >>> task = ArithmeticFormat()
     >>> {split: len(task.split(split)) for split in ("train", "choose", "confirm", "report")}
-    {'train': 11291, 'choose': 1634, 'confirm': 1659, 'report': 1616}
+    {'train': 11348, 'choose': 1678, 'confirm': 1571, 'report': 1603}
     """
 
     name = "arithmetic_format"

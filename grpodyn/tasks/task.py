@@ -54,7 +54,7 @@ class Task(Protocol):
         ...
 
     def to_dataset(self, split: str) -> Dataset:
-        """Return the split as a `datasets.Dataset` with the columns `prompt` and `answer`, as TRL's trainers take it."""
+        """Return the split as a `datasets.Dataset` with the columns `prompt` and `answer`, as TRL takes it."""
         ...
 
 
