@@ -30,7 +30,7 @@ class RecordConfig(StrictModel):
     preset: Preset = "standard"
     probes: list[str] | None = None
     """Names of the probes to measure; null for all of them."""
-    every: dict[str, int] = {}
+    every: dict[str, int] = Field(default_factory=dict)
     """Steps between measurements by probe, in place of the preset's; 0 is the first and the last step alone."""
     copy_limit: int = Field(default=256 * MEGABYTE, ge=0)
     """Bytes of copies of the weights before a step; larger models are sampled by rows."""

@@ -58,7 +58,7 @@ class Inventory:
     @property
     def infos(self) -> list[TensorInfo]:
         """The entries of the tensor axis."""
-        return [entry.info for entry in (*self.stored, *self.effective)]
+        return [*(entry.info for entry in self.stored), *(entry.info for entry in self.effective)]
 
 
 def take_inventory(model: nn.Module) -> Inventory:
@@ -142,7 +142,8 @@ def _dense_shape(adapter: Adapter) -> tuple[int, ...]:
 
 def _base_path(model: nn.Module, module_name: str) -> str:
     """Return the live name of the innermost module under a wrapper (wrappers of several adapted parameters nest)."""
-    module, path = model.get_submodule(module_name), module_name
+    module: Any = model.get_submodule(module_name)
+    path = module_name
     while hasattr(module, "base_layer"):
         module, path = module.base_layer, f"{path}.base_layer"
     return path
@@ -151,7 +152,7 @@ def _base_path(model: nn.Module, module_name: str) -> str:
 def _info(name: str, parameter: nn.Parameter, where: Place, is_factor: bool) -> TensorInfo:
     rows, cols = _matrix(tuple(parameter.shape))
     kind, source = ("lora_factor", "factor") if is_factor else (where.kind, "full")
-    module = name.split(".lora_")[0].rsplit(".", 1)[-1] if is_factor else where.module
+    module = name.partition(".lora_")[0].rsplit(".", 1)[-1] if is_factor else where.module
     return TensorInfo(name, where.layer, module, where.stack, kind, rows, cols, _dtype(parameter), True, source)
 
 
@@ -181,7 +182,7 @@ def _storage_identity(parameter: Tensor) -> Any:
 
 
 def _is_replaced(live_name: str, factors: dict[str, str]) -> bool:
-    """Return whether PEFT keeps the parameter beside the one in use: a replaced weight, or an inactive adapter's factor."""
+    """Return whether PEFT keeps the parameter beside the one in use: a replaced weight, an idle adapter's factor."""
     return "original_module" in live_name.split(".") or ("lora_" in live_name and live_name not in factors)
 
 

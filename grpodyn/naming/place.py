@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from torch import nn
@@ -34,7 +35,6 @@ def place(model: nn.Module, name: str, shape: tuple[int, ...], head: nn.Module |
         head: the module of the output embeddings, where the model has one.
     """
     chain = _chain(model, name)
-    owner = chain[-1][1]
     leaf = name.rsplit(".", 1)[-1]
     stack, layer = _layer(chain)
     owner_name = canonical_name(chain[-1][0]).rsplit(".", 1)[-1]
@@ -61,7 +61,7 @@ def _chain(model: nn.Module, name: str) -> list[tuple[str, nn.Module]]:
 
 
 def _layer(chain: list[tuple[str, nn.Module]]) -> tuple[str, int]:
-    for (path, module), (child_path, _) in zip(chain, chain[1:], strict=False):
+    for (path, module), (child_path, _) in itertools.pairwise(chain):
         index = child_path.rsplit(".", 1)[-1]
         if isinstance(module, nn.ModuleList) and index.isdigit():
             return canonical_name(path), int(index)
@@ -75,27 +75,19 @@ def _kind(
     class_name = type(owner).__name__.lower()
     # Conv1D of transformers is a linear layer stored (in, out).
     linear = isinstance(owner, nn.Linear) or "linear" in class_name or class_name == "conv1d"
-    if leaf.endswith("bias"):
-        return "bias"
-    if isinstance(owner, nn.Embedding):
-        return "embedding"
-    if owner is head or owner_name == "lm_head":
-        return "head"
-    if "norm" in class_name and len(shape) <= 1:
-        return "norm"
-    if (len(shape) == 3 and "expert" in class_name) or any(_is_experts(path) for path, _ in chain):
-        return "expert"
-    if len(shape) == 2 and ("router" in class_name or owner_name == "router" or _is_gate(owner_name, chain)):
-        return "router"
-    if isinstance(owner, nn.Conv1d | nn.Conv2d | nn.Conv3d):
-        return "conv"
-    return "linear" if linear and len(shape) == 2 and leaf == "weight" else "other"
+    is_gate = owner_name == "gate" and len(chain) > 1 and hasattr(chain[-2][1], "experts")
+    tests = (
+        ("bias", leaf.endswith("bias")),
+        ("embedding", isinstance(owner, nn.Embedding)),
+        ("head", owner is head or owner_name == "lm_head"),
+        ("norm", "norm" in class_name and len(shape) <= 1),
+        ("expert", (len(shape) == 3 and "expert" in class_name) or any(_is_experts(path) for path, _ in chain)),
+        ("router", len(shape) == 2 and ("router" in class_name or owner_name == "router" or is_gate)),
+        ("conv", isinstance(owner, nn.Conv1d | nn.Conv2d | nn.Conv3d)),
+        ("linear", linear and len(shape) == 2 and leaf == "weight"),
+    )
+    return next((kind for kind, holds in tests if holds), "other")
 
 
 def _is_experts(path: str) -> bool:
     return canonical_name(path).rsplit(".", 1)[-1] == "experts"
-
-
-def _is_gate(owner_name: str, chain: list[tuple[str, nn.Module]]) -> bool:
-    """Return whether the owner routes tokens: a module called `gate` beside `experts`."""
-    return owner_name == "gate" and len(chain) > 1 and hasattr(chain[-2][1], "experts")

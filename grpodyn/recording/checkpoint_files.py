@@ -28,7 +28,7 @@ class CheckpointFiles:
     def __init__(self, folder: Path, names: list[str] | None = None) -> None:
         self.files = [folder / name for name in (names if names is not None else sorted(_weight_files(folder)))]
         self._handles = [safe_open(file, framework="pt") for file in self.files]
-        self._where: dict[str, Any] = {key: handle for handle in self._handles for key in handle.keys()}  # noqa: SIM118
+        self._where: dict[str, Any] = {key: handle for handle in self._handles for key in _keys(handle)}
 
     def find(self, name: str) -> str | None:
         """Return the key under which a weight of that canonical name is stored, or None.
@@ -70,6 +70,11 @@ def folder_of(model_config: Any) -> tuple[Path, str | None] | None:
         if isinstance(found, str):
             return Path(found).parent, revision
     return None
+
+
+def _keys(handle: Any) -> list[str]:
+    keys: list[str] = handle.keys()
+    return keys
 
 
 def _weight_files(folder: Path) -> Iterator[str]:

@@ -14,7 +14,9 @@ logger = logging.getLogger("grpodyn")
 _TRIES = 1000
 
 
-def open_writer(run_dir: Path, manifest: Manifest, start_step: int, *, append: bool = False) -> tuple[TraceWriter, bool]:
+def open_writer(
+    run_dir: Path, manifest: Manifest, start_step: int, *, append: bool = False
+) -> tuple[TraceWriter, bool]:
     """Return (writer, whether it goes on with a run that was there).
 
     A trainer that resumes appends a segment to the run in its directory; so does one that starts over if `append` says

@@ -81,7 +81,7 @@ def about_rewards(trainer: Any) -> list[Facts]:
 
 def about_dataset(trainer: Any) -> Facts:
     """Return name, split, fingerprint and size of the training data, as far as it knows them."""
-    dataset = getattr(trainer, "train_dataset", None)
+    dataset: Any = getattr(trainer, "train_dataset", None)
     info = getattr(dataset, "info", None)
     return {
         "name": getattr(info, "dataset_name", None),
@@ -124,7 +124,8 @@ def _version(package: str) -> str | None:
 
 def _git_commit(folder: Path) -> str | None:
     try:
-        answer = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, timeout=5)
+        command = ["git", "rev-parse", "HEAD"]
+        answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return answer.stdout.strip() if answer.returncode == 0 else None

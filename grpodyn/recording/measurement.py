@@ -109,7 +109,7 @@ class Measurement:
 
     @torch.no_grad()
     def delta_of(self, row: int) -> Tensor | None:
-        """Return a copy of W_t − W_0 of a stored tensor, in at least float32 on the CPU; None where W_0 is not known."""
+        """Return a copy of a stored tensor's W_t − W_0, in at least float32, on the CPU; None if W_0 is not known."""
         if self._reference.tensors[row] is None:
             return None
         live = self._live[row]

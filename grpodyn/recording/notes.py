@@ -33,13 +33,13 @@ class Notes:
             self._writer.event(step, what, why, **fields)
 
     def missing_gradients(self, step: int, names: list[str]) -> None:
-        """Note that tensors have no gradient. That is not a gradient of zero: nothing reached them, or it is elsewhere."""
+        """Note that tensors have no gradient, which is not a gradient of zero: none came, or it is elsewhere."""
         if names:
             total = len(self._inventory.stored)
             self.once(
                 step,
                 "no gradient",
-                f"{len(names)} of {total} trained tensors have no gradient before the optimizer's step; recorded as nan",
+                f"{len(names)} of {total} trained tensors have no gradient before the step; recorded as nan",
                 tensors=names[:_SHOWN],
             )
 

@@ -11,10 +11,11 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from torch import nn
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback
 
 from grpodyn.config.record import RecordConfig
 from grpodyn.recording.boundary import Boundary
@@ -35,7 +36,7 @@ def disabled() -> bool:
 class Recorder(TrainerCallback):  # type: ignore[misc]
     """Records a training run into a directory. Nothing it does raises into the training.
 
-    A fresh start on a used directory records into `<run_dir>-2`; a trainer that resumes appends to the run that is there.
+    A fresh start on a used directory records into `<run_dir>-2`; a trainer that resumes appends to the run there.
     Put it after callbacks that ask for checkpoints: a step's rows are committed before its checkpoint is written.
 
     Args:
@@ -85,9 +86,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
 
     # The trainer's events. At `on_step_end` gradients are gone and the scheduler has moved on.
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start recording: take the inventory, find W_0, open the trace."""
         # Training that starts again (a batch size was too large) leaves its last try behind.
         self._close("failed", final=False)
@@ -98,25 +97,19 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
             self.cost, self.refused = RecorderCost(), None
             self._boundary.run("start of recording", self._begin, args, state, kwargs["model"], kwargs["optimizer"])
 
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin a step."""
         self._run("start of a step", lambda session: session.step_begins(state.global_step + 1))
 
-    def on_pre_optimizer_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Read what is there before the update."""
         self._run("before the optimizer", lambda session: session.before_optimizer(state.global_step + 1))
 
-    def on_optimizer_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Read what the update did."""
         self._run("after the optimizer", lambda session: session.after_optimizer(state.global_step + 1))
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """End a step."""
         stopping, saving = control.should_training_stop, control.should_save
         self._run(
@@ -125,9 +118,9 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
 
     def on_log(
         self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
+        args: Any,
+        state: Any,
+        control: Any,
         logs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -137,18 +130,16 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
 
     def on_evaluate(
         self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
+        args: Any,
+        state: Any,
+        control: Any,
         metrics: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         """Record an evaluation's results."""
         self.add_evaluation(state.global_step, metrics or {})
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """End the recording, and save the model if asked."""
         if self._session is None:
             return
@@ -159,7 +150,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         final = not (args.load_best_model_at_end and state.best_model_checkpoint)
         self._close("stopped_early" if early else "finished", final=final)
 
-    def _begin(self, args: TrainingArguments, state: TrainerState, model: nn.Module, optimizer: Any) -> None:
+    def _begin(self, args: Any, state: Any, model: nn.Module, optimizer: Any) -> None:
         last = int(state.max_steps) if state.max_steps and state.max_steps > 0 else None
         start = Start(model, find_trainer(self), optimizer, args, int(state.global_step), last, self._append)
         with self.cost.foreground():
@@ -196,11 +187,11 @@ def find_trainer(callback: TrainerCallback) -> Any:
     A callback is not handed its trainer. It is the `self` of a caller up the stack whose callback handler holds this
     very callback, which no other object can be mistaken for.
     """
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         candidate = frame.f_locals.get("self")
         handler = getattr(candidate, "callback_handler", None)
         if handler is not None and any(known is callback for known in getattr(handler, "callbacks", ())):
             return candidate
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None

@@ -117,7 +117,8 @@ def reopen(
     found = _fingerprint(stored, tensors)
     if found == facts.get("fingerprint"):
         return Reference(tensors, dict(facts))
-    why = f"the starting weights of the run's first segment ({facts.get('source')}, {facts.get('path')}) are gone or changed"
+    where = f"{facts.get('source')}, {facts.get('path')}"
+    why = f"the starting weights of the run's first segment ({where}) are gone or changed"
     return Reference([None] * len(stored), dict(facts), [Unmeasured("displacement of all tensors", why)])
 
 

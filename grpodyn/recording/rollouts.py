@@ -3,8 +3,8 @@
 Tested with the versions in `TESTED_TRL`. Two ways, the first that fits is used, and `source` says which:
 
 - `trainer`: `_generate_and_score_completions` and `_calculate_rewards` are wrapped on the trainer's instance.
-- `reward_functions`: the entries of `trainer.reward_funcs` are wrapped, and advantages are computed again. Reward models
-  and asynchronous functions pass unwrapped, and their rewards are missing.
+- `reward_functions`: the entries of `trainer.reward_funcs` are wrapped, and advantages are computed again. Reward
+  models and asynchronous functions pass unwrapped, and their rewards are missing.
 
 Both take what the model generates while it trains, and nothing of evaluation.
 """
@@ -152,8 +152,8 @@ class RolloutHooks:
         generations = int(self._trainer.num_generations)
         if len(prompts) % generations:
             raise ValueError(
-                f"this rank scored {len(prompts)} completions, which are no whole groups of {generations}: a group that "
-                "spans ranks is not recorded"
+                f"this rank scored {len(prompts)} completions, which are no whole groups of {generations}: a group "
+                "that spans ranks is not recorded"
             )
         # Rewards come gathered over ranks; prompts, completions and advantages are this rank's.
         rank = int(self._trainer.accelerator.process_index)
@@ -274,7 +274,8 @@ def advantages(reward: FloatArray, generations: int, scaling: Literal["group", "
     elif scaling == "batch":
         seen = reward[~np.isnan(reward)]
         centred = centred / ((seen.std(ddof=1) if len(seen) > 1 else 0.0) + _EPSILON)
-    return np.nan_to_num(centred.reshape(-1), nan=0.0)
+    known_or_zero: FloatArray = np.nan_to_num(centred.reshape(-1), nan=0.0)
+    return known_or_zero
 
 
 def _ignore(_: Rollouts) -> None:

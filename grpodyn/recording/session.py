@@ -26,7 +26,6 @@ from grpodyn.recording.reference import Reference, establish, reopen
 from grpodyn.recording.rollouts import RolloutHooks, Rollouts, reward_names
 from grpodyn.recording.spectral_rows import SpectralRows
 from grpodyn.trace.manifest import Manifest, RunStatus
-from grpodyn.trace.writer import TraceWriter
 
 logger = logging.getLogger("grpodyn")
 

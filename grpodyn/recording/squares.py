@@ -57,7 +57,8 @@ class Squares:
 
 def _split_on_cpu(tensors: list[Tensor]) -> list[Tensor]:
     """Return the tensors on the CPU, moved as one."""
-    return list(torch.cat(tensors).cpu().split([tensor.numel() for tensor in tensors]))
+    sizes = [tensor.numel() for tensor in tensors]
+    return list(torch.split_with_sizes(torch.cat(tensors).cpu(), sizes))
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ class Sweeps:
         return self._worker.cpu_seconds
 
     def advance(self, step: int, *, due: bool) -> bool:
-        """Take what fits of the open sweep at `step`, opening one if it is due; return whether a due one was skipped."""
+        """Take what fits of the open sweep at `step`, opening one if it is due; return whether a due one is skipped."""
         self._hand_on()
         skipped = due and self._open is not None
         self.skipped += skipped
@@ -113,7 +113,7 @@ class Sweeps:
             # One matrix may be larger than the limit: it is taken alone.
             if wait:
                 self._worker.wait(max(0, self._limit - size))
-            elif copied + size > self._limit and copied or self._worker.waiting_bytes > max(0, self._limit - size):
+            elif (copied and copied + size > self._limit) or self._worker.waiting_bytes > max(0, self._limit - size):
                 return
             candidate = sweep.pending.popleft()
             matrix = candidate.snapshot()

@@ -8,15 +8,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+# TRL's and PEFT's own use of what other libraries have deprecated.
+THIRD_PARTY_WARNINGS = ("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning",)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            for warning in THIRD_PARTY_WARNINGS:
+                item.add_marker(pytest.mark.filterwarnings(warning))
+
 
 WORDS = ["<pad>", "<eos>", "<unk>", *"0123456789", "+", "=", "a", "b", "c", "d"]
 
 
 @pytest.fixture(scope="session")
 def tokenizer() -> Any:
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
     inner = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<unk>"))
     inner.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     return PreTrainedTokenizerFast(
@@ -27,9 +40,6 @@ def tokenizer() -> Any:
 @pytest.fixture(scope="session")
 def make_model() -> Callable[..., Any]:
     def make(seed: int = 0, dtype: str = "float32", **changes: Any) -> Any:
-        import torch
-        from transformers import Qwen2Config, Qwen2ForCausalLM
-
         torch.manual_seed(seed)
         sizes = {
             "vocab_size": len(WORDS),
@@ -52,8 +62,6 @@ def make_model() -> Callable[..., Any]:
 @pytest.fixture(scope="session")
 def make_dataset() -> Callable[..., Any]:
     def make(prompts: int = 64) -> Any:
-        from datasets import Dataset
-
         return Dataset.from_dict({"prompt": [f"{i % 10}+{i // 10 % 10}=" for i in range(prompts)]})
 
     return make
@@ -77,8 +85,6 @@ def make_trainer(
         with warnings.catch_warnings():
             # Third parties' own: none of them says anything about the recorder.
             warnings.simplefilter("ignore")
-            from trl import GRPOConfig, GRPOTrainer
-
             others = {key: arguments.pop(key) for key in ("peft_config", "eval_dataset") if key in arguments}
             settings = {
                 "output_dir": str(tmp_path / "output"),
@@ -107,3 +113,35 @@ def make_trainer(
             )
 
     return make
+
+
+class Watcher(TrainerCallback):
+    """Keeps whole copies of what every step begins with and ends with: the slow truth that records are held against."""
+
+    def __init__(self) -> None:
+        self.start: dict[str, torch.Tensor] = {}
+        self.before: list[dict[str, torch.Tensor]] = []
+        self.gradients: list[dict[str, torch.Tensor]] = []
+        self.after: list[dict[str, torch.Tensor]] = []
+        self.rates: list[float] = []
+
+    @staticmethod
+    def _copy(model: Any) -> dict[str, torch.Tensor]:
+        return {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.start = self._copy(kwargs["model"])
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.before.append(self._copy(kwargs["model"]))
+        parameters = kwargs["model"].named_parameters()
+        self.gradients.append({name: p.grad.clone() for name, p in parameters if p.grad is not None})
+
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.after.append(self._copy(kwargs["model"]))
+        self.rates.append(kwargs["optimizer"].param_groups[0]["lr"])
+
+
+@pytest.fixture
+def watcher() -> Watcher:
+    return Watcher()
