@@ -7,6 +7,7 @@ the same batch size means fewer prompts per step and more steps per epoch.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -48,8 +49,14 @@ class BatchPlan:
         return math.ceil(prompts // self.prompts_per_generation * self.steps_per_generation)
 
 
-def batch_plan(grpo: Mapping[str, Any], world_size: int = 1) -> BatchPlan:
-    """Return how TRL will batch, from the `grpo` section of a run config.
+def world_size() -> int:
+    """Return the number of ranks that a launcher (torchrun, accelerate) has started this process among."""
+    value = os.environ.get("WORLD_SIZE", "1")
+    return int(value) if value.isdecimal() else 1
+
+
+def batch_plan(grpo: Mapping[str, Any], ranks: int = 1) -> BatchPlan:
+    """Return how TRL will batch, from the `grpo` section of a run config, on so many ranks.
 
     Raises:
         ConfigError: a number is not a positive integer, or groups do not fit the batch; with values that would.
@@ -66,10 +73,10 @@ def batch_plan(grpo: Mapping[str, Any], world_size: int = 1) -> BatchPlan:
         raise ConfigError(
             f"grpo.num_generations is {group}: advantages compare completions of a prompt, use at least 2"
         )
-    micro_batch = per_device * world_size
+    micro_batch = per_device * ranks
     generation = _generation_batch(grpo, micro_batch, accumulation)
     if generation % group != 0:
-        raise _groups_do_not_fit(generation, group, per_device, accumulation, world_size)
+        raise _groups_do_not_fit(generation, group, per_device, accumulation, ranks)
     return BatchPlan(
         group_size=group,
         completions_per_generation=generation,

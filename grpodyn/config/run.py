@@ -13,11 +13,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from grpodyn.config import overrides, yaml_text
-from grpodyn.config.batching import batch_plan
 from grpodyn.config.record import RecordConfig
 from grpodyn.config.validation import StrictModel, validate
 from grpodyn.embedded import defaults
-from grpodyn.errors import ConfigError
 from grpodyn.evaluation import TEMPERATURES
 
 EMBEDDED = "embedded"
@@ -133,14 +131,6 @@ class RunConfig(StrictModel):
         for key, instead in _MANAGED_GRPO_KEYS.items():
             if key in self.grpo:
                 raise ValueError(f"grpo.{key} has no effect there: {instead}")
-        return self
-
-    @model_validator(mode="after")
-    def _groups_fill_batches(self) -> Self:
-        try:
-            batch_plan(self.grpo)
-        except ConfigError as error:
-            raise ValueError(str(error)) from error
         return self
 
     def with_lora(self, lora: dict[str, Any]) -> Self:

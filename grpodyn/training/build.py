@@ -6,7 +6,7 @@ Everything that can be wrong with the config is found here, before the run direc
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ from transformers import PrinterCallback
 from trl import GRPOTrainer
 
 from grpodyn import rewards
+from grpodyn.config.batching import batch_plan, world_size
 from grpodyn.config.run import RunConfig
 from grpodyn.errors import ConfigError
-from grpodyn.recording import Recorder
+from grpodyn.recording.recorder import Recorder
 from grpodyn.tasks import Examples
 from grpodyn.training import data, loading
 from grpodyn.training.arguments import grpo_arguments, lora_arguments
@@ -35,17 +36,21 @@ class Training:
     """What accuracy is measured on; None without evaluation."""
 
 
-def build_trainer(config: RunConfig, run_dir: Path, *, append: bool = False) -> Training:
+def build_trainer(
+    config: RunConfig, run_dir: Path, *, append: bool = False, before_recorder: Sequence[Any] = ()
+) -> Training:
     """Return the trainer for a run config, recording into `run_dir`.
 
     Args:
         config: the run config.
         run_dir: where the recorder writes and checkpoints go.
         append: whether the run in `run_dir` goes on, also when it starts over from step 0.
+        before_recorder: callbacks that ask for checkpoints or for the end: the recorder must see what they asked for.
 
     Raises:
         ConfigError, UnknownNameError: the config does not describe a run that can start.
     """
+    batch_plan(config.grpo, world_size())
     arguments = grpo_arguments(config, run_dir / FOLDER)
     lora = lora_arguments(config)
     prompts = data.train_prompts(config.task)
@@ -74,7 +79,7 @@ def build_trainer(config: RunConfig, run_dir: Path, *, append: bool = False) -> 
             train_dataset=prompts,
             processing_class=tokenizer,
             peft_config=lora,
-            callbacks=[recorder],
+            callbacks=[*before_recorder, recorder],
         )
     except (ValueError, ImportError, OSError) as error:
         _remove_if_empty(run_dir / FOLDER, run_dir)

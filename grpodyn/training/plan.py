@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ import torch
 from peft import get_peft_model
 from transformers import AutoModelForCausalLM
 
-from grpodyn.config.batching import TRL_DEFAULTS, batch_plan, planned_steps
+from grpodyn.config.batching import TRL_DEFAULTS, batch_plan, planned_steps, world_size
 from grpodyn.config.run import RunConfig
 from grpodyn.training.arguments import lora_arguments
 from grpodyn.training.data import train_prompts
@@ -80,7 +79,7 @@ def plan_run(config: RunConfig) -> RunPlan:
     Raises:
         ConfigError, UnknownNameError: the model, the dataset or a setting is wrong.
     """
-    batches = batch_plan(config.grpo, world_size=int(os.environ.get("WORLD_SIZE", "1")))
+    batches = batch_plan(config.grpo, world_size())
     prompts = train_prompts(config.task)
     steps = planned_steps(config.grpo, batches, len(prompts))
     architecture = load_architecture(config.model)
@@ -89,7 +88,7 @@ def plan_run(config: RunConfig) -> RunPlan:
     completions = math.ceil(steps / batches.steps_per_generation) * batches.completions_per_generation
     prompt_length = _mean_length(load_tokenizer(config.model), prompts["prompt"][:PROMPTS_MEASURED])
     longest = _setting(config, "max_completion_length")
-    per_generation = batches.completions_per_generation // int(os.environ.get("WORLD_SIZE", "1"))
+    per_generation = batches.completions_per_generation // world_size()
     return RunPlan(
         steps=steps,
         epochs=round(steps / max(batches.steps_per_epoch(len(prompts)), 1), 2),

@@ -33,7 +33,18 @@ class ProgressDisplay(TrainerCallback):  # type: ignore[misc]  # transformers ha
         self._started = time.monotonic()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Show the step that has just ended."""
+        """Show the step that has just ended, unless its log comes next and shows it."""
+        if not control.should_log:
+            self._show(state)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
+        """Show what the trainer logs of a step; its closing log at the end is of no step."""
+        values = {key: (logs or {}).get(key) for key in SHOWN_METRICS}
+        self._metrics |= {key: float(value) for key, value in values.items() if isinstance(value, int | float)}
+        if logs is not None and "loss" in logs:
+            self._show(state)
+
+    def _show(self, state: Any) -> None:
         if not state.is_world_process_zero:
             return
         done = state.global_step - self._first_step
@@ -42,10 +53,3 @@ class ProgressDisplay(TrainerCallback):  # type: ignore[misc]  # transformers ha
         self._display.show(
             Moment(state.global_step, state.max_steps, dict(self._metrics), self._recorder_fraction(), left)
         )
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
-        """Take what is shown from the trainer's log."""
-        for key in SHOWN_METRICS:
-            value = (logs or {}).get(key)
-            if isinstance(value, int | float):
-                self._metrics[key] = float(value)

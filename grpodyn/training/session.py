@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from grpodyn.config.batching import batch_plan, planned_steps
+from grpodyn.config.batching import batch_plan, planned_steps, world_size
 from grpodyn.config.run import RunConfig
 from grpodyn.errors import UsageError
+from grpodyn.trace.manifest import RunStatus
 from grpodyn.training import checkpoints
 from grpodyn.training.build import Training, build_trainer
 from grpodyn.training.display import Display
 from grpodyn.training.heldout import EvaluateHeldOut
 from grpodyn.training.progress import ProgressDisplay
-from grpodyn.training.quiet import silence_libraries
+from grpodyn.training.quiet import quiet_libraries
 from grpodyn.training.stopping import StopOnSignal
 from grpodyn.training.summary import base_is_known
+
+logger = logging.getLogger("grpodyn")
+
+
+class _ToDisplay(logging.Handler):
+    """Shows what grpodyn logs, such as the recorder's line about what it records."""
+
+    def __init__(self, display: Display) -> None:
+        super().__init__(logging.INFO)
+        self._display = display
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._display.say(self.format(record))
+
+
+@contextmanager
+def _log_shown(display: Display) -> Iterator[None]:
+    handler, level, propagate = _ToDisplay(display), logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    # Shown here; handlers of the root logger would print each line a second time.
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
 
 
 def train(config: RunConfig, run_dir: Path, display: Display, *, resume: bool = False) -> Path:
@@ -32,23 +64,21 @@ def train(config: RunConfig, run_dir: Path, display: Display, *, resume: bool = 
         ConfigError, UnknownNameError: the config does not describe a run that can start; nothing is written then.
         UsageError: there is nothing left to train.
     """
-    silence_libraries()
     checkpoint = checkpoints.last_whole(run_dir / checkpoints.FOLDER) if resume else None
-    with StopOnSignal() as stop:
-        training = build_trainer(config, run_dir, append=resume)
+    with StopOnSignal() as stop, _log_shown(display), quiet_libraries():
+        asking = [checkpoints.CheckpointClock(), stop]
+        training = build_trainer(config, run_dir, append=resume, before_recorder=asking)
         if resume:
             _prepare_to_go_on(config, training, run_dir, checkpoint, display)
-        training.trainer.add_callback(checkpoints.CheckpointClock())
         if config.evaluate is not None and training.held_out is not None:
             known = resume and base_is_known(run_dir)
             tokenizer = training.trainer.processing_class
             training.trainer.add_callback(
                 EvaluateHeldOut(config.evaluate, training.held_out, tokenizer, training.recorder, display, known)
             )
-        training.trainer.add_callback(stop)
         training.trainer.add_callback(ProgressDisplay(display, lambda: training.recorder.cost.fraction))
         _run(training, checkpoint, display)
-    return training.recorder.run_dir
+        return training.recorder.run_dir
 
 
 def _prepare_to_go_on(
@@ -60,14 +90,14 @@ def _prepare_to_go_on(
         display.say("there is no checkpoint yet: starting over from step 0, as a new segment of the run")
         return
     step = checkpoint[0]
-    total = planned_steps(config.grpo, batch_plan(config.grpo), len(training.trainer.train_dataset))
+    total = planned_steps(config.grpo, batch_plan(config.grpo, world_size()), len(training.trainer.train_dataset))
     if step >= total:
         raise UsageError(f"{run_dir} has all of its {total} steps; to train on, resume with --set grpo.max_steps=MORE")
     display.say(f"going on from the checkpoint of step {step}")
 
 
 def _run(training: Training, checkpoint: tuple[int, Path] | None, display: Display) -> None:
-    status = "failed"
+    status: RunStatus = "failed"
     display.start()
     try:
         training.trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint[1]))

@@ -20,7 +20,7 @@ def test_accumulation_iterations_and_ranks_count() -> None:
     grpo = {
         "per_device_train_batch_size": 8, "gradient_accumulation_steps": 4, "num_generations": 4, "num_iterations": 3,
     }  # fmt: skip
-    plan = batch_plan(grpo, world_size=2)
+    plan = batch_plan(grpo, ranks=2)
     assert (plan.completions_per_generation, plan.completions_per_step, plan.prompts_per_generation) == (64, 64, 16)
     assert plan.steps_per_epoch(160) == 30
 

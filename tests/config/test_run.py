@@ -57,7 +57,6 @@ def test_the_short_forms_mean_the_long_ones() -> None:
         ({"task": {"name": "a", "chat": True}}, ["chat belong to a `dataset`"]),
         ({"grpo": {"output_dir": "x"}}, ["grpo.output_dir", "--run-dir"]),
         ({"grpo": {"seed": 1}}, ["grpo.seed", "top-level `seed`"]),
-        ({"grpo": {"num_generations": 5}}, ["num_generations is 5", "8 completions"]),
         ({"record": {"probes": ["grad_nrom"]}}, ["grad_nrom", "did you mean 'grad_norm'?"]),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -57,8 +58,14 @@ def command(
     if plan:
         _plan(chosen, as_json)
         return
-    _check_directory(directory, resume)
+    if _leads():
+        _check_directory(directory, resume)
     _record(chosen, directory, resume, as_json)
+
+
+def _leads() -> bool:
+    """Return whether this process is the one of its ranks that writes and speaks."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _directory(config: Path | None, run_dir: Path | None, name: str | None, lora: Path | None) -> Path:
@@ -75,6 +82,7 @@ def _directory(config: Path | None, run_dir: Path | None, name: str | None, lora
 def _config(path: Path | None, lora: Path | None, settings: list[str], resumed: Path | None) -> RunConfig:
     """Return the config to train: the one given, or on a resume without one that with which the run was started."""
     from grpodyn.config import run
+    from grpodyn.config.batching import batch_plan, world_size
     from grpodyn.config.lora_file import read_lora
     from grpodyn.config.resume import check_resumable, recorded_config
 
@@ -89,6 +97,7 @@ def _config(path: Path | None, lora: Path | None, settings: list[str], resumed: 
         wanted = wanted.with_lora(read_lora(lora))
     if recorded is not None:
         check_resumable(recorded, wanted)
+    batch_plan(wanted.grpo, world_size())
     return wanted
 
 
@@ -116,7 +125,7 @@ def _check_directory(directory: Path, resume: bool) -> None:
 def _record(config: RunConfig, directory: Path, resume: bool, as_json: bool) -> None:
     from rich.console import Console
 
-    console = Console(stderr=as_json)
+    console = Console(stderr=as_json, quiet=not _leads())
     console.print(f"recording into {directory}", markup=False, highlight=False)
 
     # Seconds of imports: only now, when everything that can be checked without them has been.
@@ -131,6 +140,8 @@ def _record(config: RunConfig, directory: Path, resume: bool, as_json: bool) -> 
             f"grpodyn: stopped at once; what was committed is in {directory}, --resume goes on from there", err=True
         )
         raise typer.Exit(130) from None
+    if not _leads():
+        return
     summary = summarize(recorded)
     if as_json:
         _echo_json(summary)
@@ -140,12 +151,11 @@ def _record(config: RunConfig, directory: Path, resume: bool, as_json: bool) -> 
 
 
 def _plan(config: RunConfig, as_json: bool) -> None:
-    from grpodyn.training.quiet import silence_libraries
-
-    silence_libraries()
     from grpodyn.training.plan import plan_run
+    from grpodyn.training.quiet import quiet_libraries
 
-    planned = plan_run(config)
+    with quiet_libraries():
+        planned = plan_run(config)
     if as_json:
         _echo_json(asdict(planned) | {"memory": asdict(planned.memory) | {"total": planned.memory.total}})
         return
