@@ -15,7 +15,10 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM,
 from trl import GRPOConfig, GRPOTrainer
 
 # TRL's and PEFT's own use of what other libraries have deprecated.
-THIRD_PARTY_WARNINGS = ("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning",)
+THIRD_PARTY_WARNINGS = (
+    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning",
+    "ignore:`gradient_checkpointing_(en|dis)able` is deprecated:FutureWarning",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -140,6 +143,11 @@ class Watcher(TrainerCallback):
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.after.append(self._copy(kwargs["model"]))
         self.rates.append(kwargs["optimizer"].param_groups[0]["lr"])
+
+
+@pytest.fixture
+def make_watcher() -> type[Watcher]:
+    return Watcher
 
 
 @pytest.fixture
