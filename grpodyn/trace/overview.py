@@ -61,7 +61,10 @@ class Overview:
 
 def overview(run: Run) -> Overview:
     """Return what is in the run."""
-    skipped = run.manifest.recorder.get("skipped") or []
+    listed = run.manifest.recorder.get("skipped") or []
+    skipped = [
+        {"what": str(item.get("what")), "why": str(item.get("why"))} for item in listed if isinstance(item, dict)
+    ]
     cost = _recorder_cost(run)
     gaps = [gap for group in _REGULAR for gap in gaps_of(group, run.steps(group))]
     return Overview(
@@ -72,10 +75,8 @@ def overview(run: Run) -> Overview:
         segments=run.manifest.segments,
         gaps=gaps,
         recorder=cost,
-        skipped=[
-            {"what": str(item.get("what")), "why": str(item.get("why"))} for item in skipped if isinstance(item, dict)
-        ],
-        problems=[*run.problems, *_event_problems(run)],
+        skipped=skipped,
+        problems=[*run.problems, *_event_problems(run, {f"not recorded: {item['what']}" for item in skipped})],
     )
 
 
@@ -113,11 +114,14 @@ def _recorder_cost(run: Run) -> RecorderCost:
     return RecorderCost(seconds, seconds / steps if seconds is not None and steps else None)
 
 
-def _event_problems(run: Run) -> list[str]:
+def _event_problems(run: Run, told: set[str]) -> list[str]:
+    """Return what the events say, once each; `told` are those that the list of what is skipped says already."""
     first: dict[tuple[str, str], int] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for event in run.events:
         key = (str(event.get("what")), str(event.get("why")))
+        if key[0] in told:
+            continue
         first.setdefault(key, int(event.get("step", -1)))
         counts[key] += 1
     problems: list[str] = []

@@ -49,6 +49,7 @@ def test_json_has_the_stable_keys(make_run: RunMaker) -> None:
 def test_gaps_skipped_and_events_show(synthetic: SimpleNamespace, tmp_path: Path) -> None:
     skipped = [{"what": "rollouts", "why": "no GRPO trainer"}]
     writer = TraceWriter.create(tmp_path / "run", Manifest(recorder={"skipped": skipped}))
+    writer.event(0, "not recorded: rollouts", "no GRPO trainer")  # Listed as skipped; not said twice.
     synthetic.declare(writer, 3)
     for step in (1, 5, 10, 15, 30, 35):
         writer.add_row("tensors", step, {"grad_norm": synthetic.probe_row(step, 3)})
