@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from grpodyn import Run
 
 BLOCK_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-ACCURACY, GREEDY = "heldout/accuracy", "heldout/greedy_accuracy"
+HELDOUT_MARKERS = {"heldout/accuracy": "o", "heldout/greedy_accuracy": "^"}
 
 
 def draw(runs: list[Run]) -> Figure:
@@ -56,27 +56,25 @@ def _reward(axes: Axes, runs: list[Run]) -> None:
         for run, color in zip(runs, sns.color_palette("colorblind"), strict=False):
             series = run.metric("reward")
             steps, values = series["step"].to_numpy(), series.to_numpy()
-            kind = "LoRA" if run.manifest.lora else "full fine-tuning"
             axes.plot(steps, values, color=color, alpha=0.25, linewidth=0.8)
-            axes.plot(steps, _running_mean(values, 15), color=color, label=f"{run.path.name} ({kind}): training reward")
-            _heldout(axes, run, color)
+            label = f"{run.path.name} ({'LoRA' if run.manifest.lora else 'full fine-tuning'})"
+            axes.plot(steps, _running_mean(values, 15), color=color, label=label)
+            for metric, marker in HELDOUT_MARKERS.items():
+                _heldout(axes, run, metric, marker, color)
+        for metric, marker in HELDOUT_MARKERS.items():
+            axes.scatter([], [], marker=marker, color="white", edgecolor="black", label=metric.replace("_", " "))
         axes.set(xlabel="optimizer step", ylabel="reward, accuracy", title="Training reward and held-out accuracy")
-        axes.set_ylim(-0.02, 1.02)
-        axes.legend(fontsize=8, loc="best")
+        axes.set_ylim(-0.05, 1.08)
+        axes.legend(fontsize=8, loc="lower right")
 
     _or_say(axes, panel)
 
 
-def _heldout(axes: Axes, run: Run, color: Any) -> None:
+def _heldout(axes: Axes, run: Run, metric: str, marker: str, color: Any) -> None:
     table = run.evaluations
-    if "metric" not in table.coords:
-        return
-    for metric, marker, word in ((ACCURACY, "o", "at T=1"), (GREEDY, "^", "greedy")):
-        if metric in table["metric"].values:
-            values = table["values"].sel(metric=metric).to_numpy()
-            axes.scatter(table["step"], values, marker=marker, s=45, color=color, zorder=3, edgecolor="black")
-            axes.annotate(f"{values[-1]:.3f} {word}", (float(table["step"][-1]), values[-1]), fontsize=7,
-                          xytext=(-4, 6), textcoords="offset points", ha="right")  # fmt: skip
+    if "metric" in table.coords and metric in table["metric"].values:
+        values = table["values"].sel(metric=metric)
+        axes.scatter(table["step"], values, marker=marker, s=45, color=color, zorder=3, edgecolor="black")
 
 
 def _running_mean(values: np.ndarray[Any, Any], width: int) -> np.ndarray[Any, Any]:
