@@ -107,6 +107,20 @@ def factor_names(model: nn.Module) -> Iterator[tuple[str, str]]:
             suffix = "" if len(active) == 1 else f".{adapter}"
             for (live, _), letter in zip(factors or (), "AB", strict=False):
                 yield live, f"{owner}.lora_{letter}{suffix}"
+            yield f"{name}.lora_magnitude_vector.{adapter}.weight", f"{owner}.lora_magnitude{suffix}"
+
+
+def idle_names(model: nn.Module) -> Iterator[str]:
+    """Yield the live names of parameters that belong to adapters which are not active."""
+    for name, layer in model.named_modules():
+        if not hasattr(layer, "adapter_layer_names") or not hasattr(layer, "active_adapters"):
+            continue
+        for kind in layer.adapter_layer_names:
+            for adapter, part in dict(getattr(layer, kind, None) or {}).items():
+                if adapter not in layer.active_adapters:
+                    stem = f"{name}.{kind}.{adapter}"
+                    named = part.named_parameters() if isinstance(part, nn.Module) else [("", part)]
+                    yield from (f"{stem}.{own}" if own else stem for own, _ in named)
 
 
 def _factors(name: str, layer: Any, adapter: str) -> tuple[tuple[str, nn.Parameter], tuple[str, nn.Parameter]] | None:

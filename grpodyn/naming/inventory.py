@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from grpodyn.errors import NameCollisionError
-from grpodyn.naming.adapters import Adapter, Unmeasured, adapters, factor_names
+from grpodyn.naming.adapters import Adapter, Unmeasured, adapters, factor_names, idle_names
 from grpodyn.naming.canonical import canonical_name
 from grpodyn.naming.place import Place, head_of, place
 from grpodyn.trace.schema import TensorInfo
@@ -71,7 +71,7 @@ def take_inventory(model: nn.Module) -> Inventory:
         NameCollisionError: two parameters collapse into one canonical name.
     """
     _refuse_collisions(model)
-    factors = dict(factor_names(model))
+    factors, unused = dict(factor_names(model)), _unused(model)
     head = head_of(model)
     effective, unmeasured = _effective(model, head)
     adapted = {id(entry.base_weight) for entry in effective}
@@ -80,7 +80,7 @@ def take_inventory(model: nn.Module) -> Inventory:
     seen: set[Any] = set()
     for live_name, parameter in model.named_parameters():
         identity = _storage_identity(parameter)
-        if identity in seen or _is_replaced(live_name, factors):
+        if identity in seen or live_name in unused:
             continue
         seen.add(identity)
         name = factors.get(live_name, canonical_name(live_name))
@@ -181,16 +181,18 @@ def _storage_identity(parameter: Tensor) -> Any:
         return id(parameter)
 
 
-def _is_replaced(live_name: str, factors: dict[str, str]) -> bool:
-    """Return whether PEFT keeps the parameter beside the one in use: a replaced weight, an idle adapter's factor."""
-    return "original_module" in live_name.split(".") or ("lora_" in live_name and live_name not in factors)
+def _unused(model: nn.Module) -> set[str]:
+    """Return live names of parameters that PEFT keeps beside the ones in use: replaced weights, and idle adapters."""
+    replaced = {name for name, _ in model.named_parameters() if "original_module" in name.split(".")}
+    return replaced | set(idle_names(model))
 
 
 def _refuse_collisions(model: nn.Module) -> None:
     live_by_name: dict[str, str] = {}
     factors = dict(factor_names(model))
+    unused = _unused(model)
     for live_name, _ in model.named_parameters():
-        if _is_replaced(live_name, factors):
+        if live_name in unused:
             continue
         name = factors.get(live_name, canonical_name(live_name))
         if name in live_by_name:

@@ -167,8 +167,7 @@ def test_a_resume_without_a_run_starts_one(tmp_path: Path, make_trainer, caplog)
 
 KILLED = """
     import os, sys
-    from functools import partial
-from pathlib import Path
+    from pathlib import Path
     sys.path.insert(0, {tests!r})
     import conftest
     from transformers import TrainerCallback
