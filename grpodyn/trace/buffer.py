@@ -18,7 +18,7 @@ from grpodyn.trace.schema import (
     axis_capacity,
     row_capacity,
 )
-from grpodyn.trace.store import NODE, StoredArray, write_group, write_labels
+from grpodyn.trace.store import NODE, StoredArray, resize_labels, write_group, write_labels
 
 Array = np.ndarray[Any, Any]
 
@@ -137,7 +137,7 @@ class GroupBuffer:
         if self._labels:
             dim = GROUP_AXES[self.name]
             for name, dtype in AXIS_COORDS[dim].items():
-                write_labels(self._directory / name, dim, dtype, self._labels[name], self.sizes[dim])
+                resize_labels(self._directory / name, dim, dtype, self.sizes[dim])
 
     def restore(self, rows: int, sizes: Mapping[str, int], labels: Mapping[str, Sequence[Any]]) -> None:
         """Take up a group that a former writer left, cut to `rows` committed rows.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +9,6 @@ from pathlib import Path
 from grpodyn.errors import SchemaError
 from grpodyn.trace import strict_json
 from grpodyn.trace.schema import COMMIT, SCHEMA_VERSION
-
-_ATTEMPTS = 5
-_PAUSE_SECONDS = 0.02
 
 
 @dataclass
@@ -34,23 +30,14 @@ class Commit:
     def read(cls, run_dir: Path) -> Commit | None:
         """Read `commit.json`, or return None where there is none.
 
-        A network file system can show a file half replaced, so what does not parse is read again before it counts as
-        damaged.
-
         Raises:
-            SchemaError: it does not parse, several times in a row.
+            SchemaError: it does not parse.
         """
         path = run_dir / COMMIT
-        for attempt in range(_ATTEMPTS):
-            try:
-                content = json.loads(path.read_bytes())
-                return cls({g: int(n) for g, n in content["rows"].items()}, content["axes"])
-            except FileNotFoundError:
-                return None
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                if attempt + 1 == _ATTEMPTS:
-                    raise SchemaError(
-                        f"{path} is damaged ({error}); `grpodyn status --repair` counts the rows anew"
-                    ) from error
-                time.sleep(_PAUSE_SECONDS)
-        raise AssertionError("unreachable")
+        try:
+            content = strict_json.read(path)
+            return cls({group: int(count) for group, count in content["rows"].items()}, content["axes"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise SchemaError(f"{path} is damaged ({error}); `grpodyn status --repair` counts the rows anew") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,7 +85,7 @@ class Manifest(BaseModel):
         """
         path = run_dir / MANIFEST
         try:
-            content = json.loads(path.read_bytes())
+            content = strict_json.read(path)
         except FileNotFoundError:
             raise NotARunError(
                 f"{run_dir} holds no run: it has no {MANIFEST}; give the folder a recorder wrote"

@@ -40,8 +40,11 @@ def open_run(path: str | os.PathLike[str]) -> Run:
     directory = Path(path)
     try:
         _refuse_foreign(directory)
-        manifest = Manifest.read(directory)
-        return Run(directory, manifest)
+        manifest, alive = Manifest.read(directory), living_writer(directory) is not None
+        if manifest.status == "running" and not alive:
+            # The writer may have closed the run, or another taken it up, between the two looks.
+            manifest, alive = Manifest.read(directory), living_writer(directory) is not None
+        return Run(directory, manifest, alive)
     except OSError as error:
         raise UnreadableError(f"{directory} cannot be read: {error.strerror or error}") from error
 
@@ -49,12 +52,12 @@ def open_run(path: str | os.PathLike[str]) -> Run:
 class Run:
     """A read-only view of a run; the arrays are lazy and show one state, that of the moment it was opened."""
 
-    def __init__(self, path: Path, manifest: Manifest) -> None:
+    def __init__(self, path: Path, manifest: Manifest, alive: bool) -> None:
         self.path = path
         self.manifest = manifest
         self.problems: list[str] = []
         """What is damaged or odd, one sentence each; reading arrays may add to it."""
-        self._alive = living_writer(path) is not None
+        self._alive = alive
         self._recounted = False
         self._commit = self._read_commit()
         self._groups = {
@@ -178,9 +181,9 @@ class Run:
                     raise MissingDataError(f"{self.path} holds no {name}; {_HOW_TO_RECORD[name]}")
             elif name not in measured:
                 raise MissingDataError(
-                    f"{self.path} does not hold {name!r}{did_you_mean(name, measured)}; record it with "
-                    f"`grpodyn record --set record.probes='[{name}, …]'` or `record.preset=full` (it holds: "
-                    f"{', '.join(measured) or 'no probe'})"
+                    f"{self.path} does not hold {name!r}{did_you_mean(name, measured)}{self._why_skipped(name)}; name "
+                    f"it in `record.probes`, or record all probes with `grpodyn record --set record.probes=null` (the run "
+                    f"holds: {', '.join(measured) or 'no probe'})"
                 )
 
     def steps(self, group: str) -> list[int]:
@@ -191,6 +194,12 @@ class Run:
     def metric_totals(self, *names: str) -> dict[str, float | None]:
         """Return the sum of each metric over all rows, None where it was never logged. Cheaper than `metrics`."""
         return {name: self._groups["metrics"].column_sum(name, self._kept["metrics"]) for name in names}
+
+    def _why_skipped(self, probe: str) -> str:
+        for item in self.manifest.recorder.get("skipped") or []:
+            if isinstance(item, dict) and probe in str(item.get("what")):
+                return f" ({item.get('why')})"
+        return ""
 
     def _refuse_empty(self) -> None:
         if not any(self.rows.values()):

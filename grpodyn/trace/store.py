@@ -95,6 +95,11 @@ def write_labels(directory: Path, dim: str, dtype: str, values: Sequence[Any], c
         write_document(directory, document)
 
 
+def resize_labels(directory: Path, dim: str, dtype: str, capacity: int) -> None:
+    """Change the stored length of a coordinate; its chunks stay as they are."""
+    write_document(directory, array_document(ArraySpec((dim,), dtype), (capacity,), (LABEL_CHUNK,), {}))
+
+
 def read_labels(directory: Path, dtype: str, size: int) -> list[Any]:
     """Return the first `size` values of a coordinate; a missing chunk reads as fill values.
 
@@ -151,9 +156,10 @@ class StoredArray:
         if shape == self.shape:
             return
         old = self.shape
+        shrinks = any(new < length for new, length in zip(shape, old, strict=True))
         self.shape = shape
         self._write_document()
-        for index in self._grid(old):
+        for index in self._grid(old) if shrinks else ():
             if any(i * c >= s for i, c, s in zip(index, self.chunks, shape, strict=True)):
                 self._chunk_path(index).unlink(missing_ok=True)
 

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 import os
+import time
 import uuid
 from collections.abc import Mapping
 from datetime import date
@@ -15,6 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+_READ_ATTEMPTS = 5
+_READ_PAUSE_SECONDS = 0.02
 
 
 def jsonable(value: Any) -> Any:
@@ -55,6 +59,23 @@ def jsonable(value: Any) -> Any:
 def dumps(value: Any, indent: int | None = None) -> str:
     """Return strict JSON of anything `jsonable` takes."""
     return json.dumps(jsonable(value), allow_nan=False, indent=indent, ensure_ascii=False)
+
+
+def read(path: Path) -> Any:
+    """Return the content of a JSON file that another process may be replacing.
+
+    A network file system can show a file half replaced, so what does not parse is read again before it counts as
+    damaged.
+
+    Raises:
+        OSError: the file is missing or cannot be read.
+        ValueError: it does not parse, several times in a row.
+    """
+    for _ in range(_READ_ATTEMPTS - 1):
+        with contextlib.suppress(ValueError):
+            return json.loads(path.read_bytes())
+        time.sleep(_READ_PAUSE_SECONDS)
+    return json.loads(path.read_bytes())
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -46,7 +46,7 @@ print(opened)
 def test_a_reader_never_sees_more_or_less_than_is_committed(synthetic: SimpleNamespace, tmp_path: Path) -> None:
     writer = TraceWriter.create(tmp_path / "run", Manifest())
     synthetic.declare(writer, 4)
-    rows = 1100
+    rows = 560
     arguments = [sys.executable, "-c", READER, str(tmp_path / "run"), str(rows)]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as reader:
         assert reader.stdout is not None

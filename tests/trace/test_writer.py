@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 from grpodyn import open_run
-from grpodyn.errors import DirectoryInUseError, SchemaError, UnknownNameError, UsageError
+from grpodyn.errors import DirectoryInUseError, MissingDataError, SchemaError, UnknownNameError, UsageError
 from grpodyn.trace.manifest import Manifest
 from grpodyn.trace.schema import ArraySpec
 from grpodyn.trace.writer import TraceWriter
@@ -233,3 +233,47 @@ def test_few_files_for_many_rows(synthetic: SimpleNamespace, tmp_path: Path) -> 
     writer.close("finished")
     assert sum(1 for path in (tmp_path / "run").rglob("*") if path.is_file()) <= 400
     assert open_run(tmp_path / "run").last_step == 10_000
+
+
+def test_a_flush_writes_as_many_files_late_as_early(synthetic: SimpleNamespace, tmp_path: Path) -> None:
+    writer = TraceWriter.create(tmp_path / "run", Manifest())
+    synthetic.declare(writer, 4)
+    changed: list[int] = []
+    seen: dict[Path, int] = {}
+    for step in range(1, 3003):
+        synthetic.add_step(writer, step, 4)
+        if step in {1, 2, 3001, 3002}:
+            writer.flush()
+            now = {path: path.stat().st_mtime_ns for path in writer.run_dir.rglob("*") if path.is_file()}
+            changed.append(sum(1 for path, time in now.items() if seen.get(path) != time))
+            seen = now
+    writer.close("finished")
+    assert changed[3] <= changed[1]
+
+
+def test_rollouts_alone_are_no_update_yet(tmp_path: Path) -> None:
+    writer = TraceWriter.create(tmp_path / "run", Manifest())
+    writer.add_row("rollouts", 1, {"reward": np.ones((2, 2)), "rewards": np.ones((2, 2, 3))})
+    writer.close("stopped_early")
+    run = open_run(tmp_path / "run")
+    assert (run.status, run.last_step) == ("stopped_early", 0)
+    assert run.rollouts["reward_function"].values.tolist() == ["reward_0", "reward_1", "reward_2"]
+
+
+def test_what_an_analysis_needs_is_asked_for_by_name(make_run: RunMaker) -> None:
+    path = make_run()
+    writer = TraceWriter.resume(path, 12)
+    writer.update_manifest(recorder={"skipped": [{"what": "principal_angle", "why": "no base weights"}]})
+    writer.close("finished")
+    run = open_run(path)
+    run.require("grad_norm", "layer_delta", "singular_values", "metrics:loss", "rollouts")
+    with pytest.raises(MissingDataError, match=r"'update_nrom'; did you mean 'update_norm'.*record\.probes"):
+        run.require("grad_norm", "update_nrom")
+    with pytest.raises(MissingDataError, match=r"'principal_angle'.*no base weights"):
+        run.require("principal_angle")
+    with pytest.raises(
+        MissingDataError, match=r"no metric 'los'; did you mean 'loss'\?; the trainer logged: loss, rec"
+    ):
+        run.require("metrics:los")
+    with pytest.raises(MissingDataError, match="holds no evaluations; evaluate while training"):
+        run.require("evaluations")
