@@ -13,6 +13,10 @@ import torch
 from grpodyn import registry
 from grpodyn.probe import Need, Probe, SpectralProbe, TensorProbe
 from grpodyn.spectra.norms import squared_norm
+from grpodyn.trace.manifest import Manifest
+from grpodyn.trace.reader import open_run
+from grpodyn.trace.schema import ArraySpec, TensorInfo
+from grpodyn.trace.writer import TraceWriter
 
 ROOT = Path(__file__).parents[2]
 PROBES = registry.probes()
@@ -121,6 +125,37 @@ def test_spectral_degenerate_values(probe: SpectralProbe):
     assert np.array_equal(values, before), "the values are shared with other probes"
     assert (np.asarray(probe.compute(np.zeros(4))) == 0.0).all(), "zero means measured zero"
     assert np.isnan(probe.compute(np.full(4, np.nan))).all()
+
+
+def test_every_array_survives_the_store(tmp_path: Path):
+    # Two tensors and two layers; the value of the first is 0.1 in the storage dtype, the second is missing.
+    infos = [
+        TensorInfo(f"model.layers.{i}.mlp.up_proj.weight", i, "up_proj", "model.layers", "linear", 4, 3, "float32",
+                   trainable=True, source="full")
+        for i in range(2)
+    ]  # fmt: skip
+    writer = TraceWriter.create(tmp_path / "run", Manifest())
+    writer.declare_tensors(infos)
+    writer.declare_layers([0, 1], ["model.layers"] * 2)
+    written: dict[str, dict[str, np.ndarray]] = {}
+    for name, probe in PROBES.items():
+        writer.declare_arrays(probe.group, {name: ArraySpec(probe.dims, probe.dtype, probe.unit)})
+        value = np.array([0.1, np.nan], probe.dtype)
+        written.setdefault(probe.group, {})[name] = np.stack([value] * 3, axis=-1) if "k" in probe.dims else value
+    for group, values in written.items():
+        writer.add_row(group, 7, values)
+    writer.close("finished")
+    assert writer.failed is None
+    run = open_run(tmp_path / "run")
+    run.require(*PROBES)
+    for group, values in written.items():
+        for name, value in values.items():
+            array = getattr(run, group)[name]
+            assert array.dims == PROBES[name].dims
+            assert array.dtype == PROBES[name].dtype
+            assert array.attrs["unit"] == PROBES[name].unit
+            assert array["step"].values.tolist() == [7]
+            np.testing.assert_array_equal(array.values[0], value)
 
 
 def forbidden(source: str) -> list[str]:
