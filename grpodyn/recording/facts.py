@@ -83,13 +83,15 @@ def about_dataset(trainer: Any) -> Facts:
     """Return name, split, fingerprint and size of the training data, as far as it knows them."""
     dataset: Any = getattr(trainer, "train_dataset", None)
     info = getattr(dataset, "info", None)
-    return {
+    known = {
         "name": getattr(info, "dataset_name", None),
         "split": str(split) if (split := getattr(dataset, "split", None)) is not None else None,
         "fingerprint": getattr(dataset, "_fingerprint", None),
         "rows": len(dataset) if hasattr(dataset, "__len__") else None,
         "columns": getattr(dataset, "column_names", None),
     }
+    # What the data does not know may be known to whoever started the recorder: unknown must not hide it.
+    return {key: value for key, value in known.items() if value is not None}
 
 
 def about_world(args: Any, sharded: bool) -> Facts:

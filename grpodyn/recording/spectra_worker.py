@@ -69,6 +69,8 @@ class SpectraWorker:
 
     def _work(self, started: threading.Event) -> None:
         torch.set_num_threads(1)
+        # A thread takes up the process's limit when it first asks; let that be now, before the limit is set back.
+        torch.get_num_threads()
         started.set()
         while True:
             with self._changed:

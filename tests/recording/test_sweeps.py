@@ -1,0 +1,154 @@
+"""Sweeps: bounded memory, every matrix once, the last step complete, late ones skipped and counted."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import torch
+
+from grpodyn.recording.spectra_worker import SpectraWorker
+from grpodyn.recording.sweeps import Candidate, Sweeps, column
+
+
+class Bench:
+    """Sweeps over matrices of 100 bytes that hold the step they were copied at; the worker can be held back."""
+
+    def __init__(self, matrices: int, limit: int) -> None:
+        self.step = 0
+        self.gate = threading.Event()
+        self.gate.set()
+        self.emitted = []
+        self.peak = 0
+        candidates = [Candidate(row, 100, self._snapshot) for row in range(matrices)]
+        self.sweeps = Sweeps(candidates, limit, self._compute, self.emitted.append)
+
+    def _snapshot(self):
+        self.peak = max(self.peak, self.sweeps._worker.waiting_bytes + 100)
+        return torch.full((1, 1), float(self.step))
+
+    def _compute(self, row, matrix):
+        self.gate.wait()
+        return {"value": float(matrix[0, 0]) + row / 100}
+
+    def advance(self, step, due=False):
+        self.step = step
+        return self.sweeps.advance(step, due=due)
+
+    def settle(self):
+        self.sweeps._worker.wait()
+
+
+def test_a_sweep_that_fits_is_measured_at_its_step():
+    bench = Bench(3, limit=1000)
+    assert not bench.advance(1, due=True)
+    bench.settle()
+    bench.advance(2)
+    (sweep,) = bench.emitted
+    assert sweep.step == 1
+    assert sweep.measured_step == {0: 1, 1: 1, 2: 1}
+    assert column(sweep, "value", 4, None).tolist()[:3] == [1.0, 1.01, 1.02]
+    assert np.isnan(column(sweep, "value", 4, None)[3])
+    bench.sweeps.close()
+
+
+def test_what_does_not_fit_is_taken_in_later_steps():
+    bench = Bench(5, limit=200)
+    for step in range(1, 5):
+        bench.advance(step, due=step == 1)
+        bench.settle()
+    (sweep,) = bench.emitted
+    assert sweep.measured_step == {0: 1, 1: 1, 2: 2, 3: 2, 4: 3}
+    assert bench.peak <= 200
+    bench.sweeps.close()
+
+
+def test_a_matrix_larger_than_the_limit_is_taken_alone():
+    bench = Bench(2, limit=10)
+    bench.advance(1, due=True)
+    bench.settle()
+    bench.advance(2)
+    bench.settle()
+    bench.advance(3)
+    assert bench.emitted[0].measured_step == {0: 1, 1: 2}
+    bench.sweeps.close()
+
+
+def test_a_late_sweep_is_skipped_and_counted_not_queued():
+    bench = Bench(3, limit=1000)
+    bench.gate.clear()
+    assert not bench.advance(1, due=True)
+    assert bench.advance(2, due=True)
+    assert bench.advance(3, due=True)
+    assert bench.sweeps.skipped == 2
+    bench.gate.set()
+    bench.settle()
+    assert not bench.advance(4, due=True)
+    bench.settle()
+    bench.advance(5)
+    assert [sweep.step for sweep in bench.emitted] == [1, 4]
+    bench.sweeps.close()
+
+
+def test_the_last_step_is_complete_and_an_open_sweep_is_completed_first():
+    bench = Bench(5, limit=200)
+    bench.advance(1, due=True)
+    bench.step = 9
+    bench.sweeps.finish(9)
+    first, last = bench.emitted
+    assert first.measured_step == {0: 1, 1: 1, 2: 9, 3: 9, 4: 9}
+    assert last.measured_step == dict.fromkeys(range(5), 9)
+    assert last.step == 9
+    assert bench.peak <= 200
+    bench.sweeps.close()
+    assert len(bench.emitted) == 2
+
+
+def test_closing_hands_on_what_was_measured():
+    bench = Bench(5, limit=200)
+    bench.advance(1, due=True)
+    bench.sweeps.close()
+    assert bench.emitted[0].measured_step == {0: 1, 1: 1}
+
+
+def test_singular_values_are_cut_or_padded():
+    bench = Bench(1, limit=1000)
+    bench.sweeps._compute = lambda row, matrix: {"s": np.array([3.0, 2.0, 1.0])}
+    bench.sweeps.finish(1)
+    assert column(bench.emitted[0], "s", 1, 2).tolist() == [[3.0, 2.0]]
+    padded = column(bench.emitted[0], "s", 1, 4)
+    assert padded[0, :3].tolist() == [3.0, 2.0, 1.0]
+    assert np.isnan(padded[0, 3])
+    bench.sweeps.close()
+
+
+def test_no_candidates_no_rows():
+    bench = Bench(0, limit=100)
+    bench.advance(1, due=True)
+    bench.sweeps.finish(2)
+    bench.sweeps.close()
+    assert bench.emitted == []
+
+
+def test_the_worker_computes_with_one_thread_and_leaves_the_others_theirs():
+    threads = torch.get_num_threads()
+    seen = []
+
+    def compute(key, matrix):
+        # A large product first: a thread takes up the process's limit where it first works in parallel.
+        torch.ones(600, 600) @ torch.ones(600, 600)
+        seen.append((key, torch.get_num_threads(), torch.is_grad_enabled()))
+
+    worker = SpectraWorker(compute)
+    worker.submit(7, torch.ones(2), 8)
+    worker.wait()
+    assert seen == [(7, 1, False)]
+    assert torch.get_num_threads() == threads
+    from_a_new_thread = []
+    thread = threading.Thread(target=lambda: from_a_new_thread.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert from_a_new_thread == [threads]
+    worker.close()
+    assert worker.cpu_seconds > 0
+    assert worker.waiting_bytes == 0
