@@ -182,8 +182,8 @@ class Run:
             elif name not in measured:
                 raise MissingDataError(
                     f"{self.path} does not hold {name!r}{did_you_mean(name, measured)}{self._why_skipped(name)}; name "
-                    f"it in `record.probes`, or record all probes with `grpodyn record --set record.probes=null` (the run "
-                    f"holds: {', '.join(measured) or 'no probe'})"
+                    f"it in `record.probes`, or record all probes with `grpodyn record --set record.probes=null` "
+                    f"(the run holds: {', '.join(measured) or 'no probe'})"
                 )
 
     def steps(self, group: str) -> list[int]:
