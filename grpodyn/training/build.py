@@ -67,7 +67,7 @@ def build_trainer(
         append=append,
         manifest={
             "config": config.to_dict(),
-            "dataset": data.describe(config.task, prompts),
+            "dataset": data.describe(config.task),
             "rewards": [reward.model_dump() for reward in config.rewards],
         },
     )

@@ -60,10 +60,9 @@ def held_out(task: TaskConfig, split: str, prompts: int) -> Examples:
     return Examples(tuple(texts["prompt"]), tuple(texts["answer"]))
 
 
-def describe(task: TaskConfig, data: datasets.Dataset) -> dict[str, Any]:
-    """Return what the manifest says of the data: name, split, number of prompts, fingerprint."""
-    # `_fingerprint` is how `datasets` names content; it has no public spelling.
-    return {"name": _name(task), "split": task.split, "prompts": len(data), "fingerprint": data._fingerprint}
+def describe(task: TaskConfig) -> dict[str, Any]:
+    """Return what the manifest says of where the prompts come from; the recorder adds size and fingerprint."""
+    return {"name": _name(task), "subset": task.subset, "revision": task.revision, "split": task.split}
 
 
 def _name(task: TaskConfig) -> str:
@@ -90,18 +89,16 @@ def _load(task: TaskConfig, split: str) -> datasets.Dataset:
 
 
 def _columns(data: datasets.Dataset, task: TaskConfig) -> datasets.Dataset:
-    for wanted, column in (("prompt", task.prompt), ("answer", task.answer)):
-        if column is None:
-            continue
+    """Return the data with the columns that the task names as `prompt` and `answer`; the others keep their names."""
+    wanted = {column: name for name, column in (("prompt", task.prompt), ("answer", task.answer)) if column is not None}
+    for column, name in wanted.items():
         if column not in data.column_names:
             raise ConfigError(
-                f"task.{wanted} is {column!r}, but the dataset {_name(task)!r} has no such column"
+                f"task.{name} is {column!r}, but the dataset {_name(task)!r} has no such column"
                 f"{did_you_mean(column, data.column_names)} (it has: {', '.join(data.column_names)})"
             )
-        if column != wanted:
-            if wanted in data.column_names:
-                data = data.remove_columns(wanted)
-            data = data.rename_column(column, wanted)
+    shadowed = [name for name in wanted.values() if name in data.column_names and name not in wanted]
+    data = data.remove_columns(shadowed).rename_columns({old: new for old, new in wanted.items() if old != new})
     if task.chat:
-        data = data.map(lambda row: {"prompt": [{"role": "user", "content": row["prompt"]}]}, desc=None)
+        data = data.map(lambda row: {"prompt": [{"role": "user", "content": row["prompt"]}]})
     return data

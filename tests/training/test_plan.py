@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from grpodyn import embedded
+from grpodyn.config import run
+from grpodyn.training.loading import load_model
+from grpodyn.training.plan import plan_run
+
+
+def test_parameters_and_bytes_are_those_of_the_loaded_model() -> None:
+    plan = plan_run(run.embedded())
+    model = load_model(run.embedded().model)
+    assert plan.parameters == plan.trainable_parameters == model.num_parameters()
+    assert plan.memory.weights == sum(p.numel() * p.element_size() for p in model.parameters())
+    assert plan.memory.optimizer == 2 * plan.memory.gradients == 2 * plan.memory.weights
+    # A file holds the same weights and a header.
+    assert plan.memory.weights < (embedded.MODEL_DIR / "model.safetensors").stat().st_size < 1.05 * plan.memory.weights
+
+
+def test_counts_of_a_run() -> None:
+    # 32 completions a step are 4 prompts of 8; 10 steps are 320 completions of at most 8 tokens; prompts have 6 each.
+    plan = plan_run(run.embedded(["grpo.per_device_train_batch_size=32", "grpo.max_steps=10"]))
+    assert (plan.steps, plan.prompts_per_step, plan.completions) == (10, 4, 320)
+    assert plan.completion_tokens_at_most == 320 * 8
+    assert plan.prompt_tokens == 320 * 6
+
+
+def test_without_max_steps_the_dataset_decides() -> None:
+    settings = ["grpo.max_steps=-1", "grpo.num_train_epochs=2", "grpo.per_device_train_batch_size=32", "task.limit=40"]
+    plan = plan_run(run.embedded(settings))
+    assert (plan.training_prompts, plan.steps, plan.epochs) == (40, 20, 2.0)
+
+
+def test_an_adapter_is_small_and_kept_in_float32_over_a_bfloat16_base() -> None:
+    # r=2 on q_proj: 2 · (in + out) of each of the layers.
+    plan = plan_run(run.embedded(["model.dtype=bfloat16", "lora={r: 2, target_modules: [q_proj]}"]))
+    config = load_model(run.embedded().model).config
+    inputs, outputs = config.hidden_size, config.num_attention_heads * config.head_dim
+    assert plan.trainable_parameters == config.num_hidden_layers * 2 * (inputs + outputs)
+    assert plan.memory.gradients == 4 * plan.trainable_parameters
+    assert plan.memory.weights == 2 * plan.parameters
+
+
+@pytest.mark.parametrize(
+    ("settings", "copies"),
+    [([], 0), (["grpo.beta=0.1"], 1), (["grpo.beta=0.1", "lora={r: 2, target_modules: [q_proj]}"], 0)],
+)
+def test_a_reference_model_is_kept_only_where_trl_keeps_one(settings: list[str], copies: int) -> None:
+    memory = plan_run(run.embedded(settings)).memory
+    assert memory.reference_model == copies * memory.weights
+
+
+def test_an_optimizer_that_is_not_known_is_not_guessed() -> None:
+    memory = plan_run(run.embedded(["grpo.optim=lion_32bit"])).memory
+    assert memory.optimizer is None
+    assert memory.total is None
