@@ -48,7 +48,8 @@ class LowRank:
         total = terms.sum()
         if total.device.type == "cpu" and not float(total) > _CANCELLED * float(terms.abs().sum()):
             return _core(left, right).square().sum()
-        return total
+        # Where the check would stall an accelerator, a cancelled sum may come out below zero.
+        return total.clamp(min=0.0)
 
     def singular_values(self) -> Tensor:
         """Return the min(m, n) singular values, descending, float64, on the factors' device; those beyond k are 0.
