@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import cast
 
 from grpodyn.errors import ConfigError, UnknownNameError
@@ -36,6 +38,9 @@ def reward(name: str) -> RewardFunction:
 
 def _imported(path: str) -> RewardFunction:
     module_name, _, attribute = path.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:  # a console script starts without it; last, so that it hides nothing
+        sys.path.append(here)
     try:
         module = importlib.import_module(module_name)
     except (ImportError, ValueError) as error:
@@ -45,9 +50,9 @@ def _imported(path: str) -> RewardFunction:
         ) from error
     function = getattr(module, attribute, None)
     if not callable(function):
+        held = "nothing" if function is None else f"a {type(function).__name__}"
         raise ConfigError(
-            f"the reward {path!r} is no function: {module_name} holds "
-            f"{'nothing' if function is None else type(function).__name__!r} under {attribute!r}. "
+            f"the reward {path!r} is no function: {module_name} holds {held} under {attribute!r}. "
             "A reward takes (prompts, completions, **columns) and returns one float a completion."
         )
     return cast(RewardFunction, function)
