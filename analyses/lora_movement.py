@@ -58,6 +58,7 @@ def _movement(run: Run) -> Movement:
     if edges is None:
         tables.notes.append("too few rows of delta_norm for windows: the spread statistics have no range")
     stride = int(np.median(np.diff(steps)))
+    layers, modules = _grouping(tables, tables.layer), _grouping(tables, tables.module)
     return Movement(
         run_id=str(run.manifest.run_id),
         status=run.status,
@@ -70,9 +71,9 @@ def _movement(run: Run) -> Movement:
         tensors=len(tables.layer),
         dtypes=tables.dtypes,
         outside_share=tables.outside_share,
-        layers=_groups(tables, tables.layer),
-        modules=_groups(tables, tables.module),
-        spreads=(*_spreads(tables, "layer", edges), *_spreads(tables, "module", edges)),
+        layers=_groups(tables, layers),
+        modules=_groups(tables, modules),
+        spreads=(*_spreads(tables, layers, "layer", edges), *_spreads(tables, modules, "module", edges)),
         ranks=_ranks(tables),
         notes=tuple(tables.notes),
     )
@@ -89,21 +90,41 @@ def _windows(tables: Tables) -> Floats | None:
     return None
 
 
-def _group_ids(labels: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
+@dataclass(frozen=True)
+class _Grouping:
+    """Tensors sorted into layers or module types, and the squares of each group's rows."""
+
+    names: list[str]
+    ids: NDArray[np.intp]
+    update: Series
+    """Squared norms of each group's step, its tensors taken as one long vector: (row, group)."""
+    delta: Series
+    gradient: Series | None
+
+
+def _grouping(tables: Tables, labels: Sequence[str]) -> _Grouping:
     names = list(dict.fromkeys(labels))
     if all(name.isdigit() for name in names):
         names.sort(key=int)
     position = {name: i for i, name in enumerate(names)}
-    return names, np.array([position[label] for label in labels], dtype=np.intp)
+    ids = np.array([position[label] for label in labels], dtype=np.intp)
+
+    def squares(series: Series) -> Series:
+        return Series(series.steps, _by_group(series.values**2, ids))
+
+    gradient = None if tables.gradient is None else squares(tables.gradient)
+    return _Grouping(names, ids, squares(tables.update), squares(tables.delta), gradient)
 
 
-def _by_group(values: Floats, ids: NDArray[np.intp], groups: int) -> Floats:
-    """Add columns of one group: (…, tensor) -> (…, group); nan counts as nothing, a group of only nan is nan."""
-    member = np.zeros((ids.size, groups))
-    member[np.arange(ids.size), ids] = 1.0
+def _by_group(values: Floats, ids: NDArray[np.intp]) -> Floats:
+    """Add columns of one group: (row, tensor) -> (row, group); nan counts as nothing, a group of only nan is nan."""
+    order = np.argsort(ids, kind="stable")
+    starts = np.searchsorted(ids[order], np.arange(ids.max() + 1))
     finite = np.isfinite(values)
-    sums = np.where(finite, values, 0.0) @ member
-    return np.where(finite.astype(np.float64) @ member > 0, sums, np.nan)
+    if finite.all():
+        return np.add.reduceat(values[:, order], starts, axis=1)
+    sums = np.add.reduceat(np.where(finite, values, 0.0)[:, order], starts, axis=1)
+    return np.where(np.logical_or.reduceat(finite[:, order], starts, axis=1), sums, np.nan)
 
 
 @dataclass(frozen=True)
@@ -115,20 +136,18 @@ class _GroupSums:
     gradient_energy: Floats
 
 
-def _sums(tables: Tables, ids: NDArray[np.intp], groups: int, low: float = -np.inf, high: float = np.inf) -> _GroupSums:
+def _sums(grouping: _Grouping, low: float = -np.inf, high: float = np.inf) -> _GroupSums:
     def within(series: Series) -> NDArray[np.bool_]:
         return (series.steps > low) & (series.steps <= high)
 
-    update, delta, gradient = tables.update, tables.delta, tables.gradient
+    update, delta, gradient = grouping.update, grouping.delta, grouping.gradient
     rows = within(update)
-    # A group's step is one long vector, so squares are added before the root is taken.
-    norms = np.sqrt(_by_group(update.values[rows] ** 2, ids, groups))
-    path = _total(norms * update.gaps[rows, None])
-    displacement = np.sqrt(_by_group(delta.values[within(delta)][-1] ** 2, ids, groups))
-    energy = np.full(groups, np.nan)
+    path = _total(np.sqrt(update.values[rows]) * update.gaps[rows, None])
+    displacement = np.sqrt(delta.values[within(delta)][-1])
+    energy = np.full(len(grouping.names), np.nan)
     if gradient is not None:
         rows = within(gradient)
-        energy = _total(_by_group(gradient.values[rows] ** 2, ids, groups) * gradient.gaps[rows, None])
+        energy = _total(gradient.values[rows] * gradient.gaps[rows, None])
     return _GroupSums(displacement, path, energy)
 
 
@@ -147,9 +166,9 @@ def _median(values: Floats) -> float:
     return float(np.median(finite)) if finite.size else float("nan")
 
 
-def _groups(tables: Tables, labels: Sequence[str]) -> tuple[GroupMovement, ...]:
-    names, ids = _group_ids(labels)
-    sums = _sums(tables, ids, len(names))
+def _groups(tables: Tables, grouping: _Grouping) -> tuple[GroupMovement, ...]:
+    names, ids = grouping.names, grouping.ids
+    sums = _sums(grouping)
     base = np.sqrt(np.bincount(ids, weights=tables.base_norm**2, minlength=len(names)))
     with np.errstate(divide="ignore", invalid="ignore"):
         relative, coherence = sums.displacement / base, sums.displacement / sums.path
@@ -174,11 +193,12 @@ def _groups(tables: Tables, labels: Sequence[str]) -> tuple[GroupMovement, ...]:
     )
 
 
-def _spreads(tables: Tables, over: Literal["layer", "module"], edges: Floats | None) -> list[Spread]:
-    names, ids = _group_ids(tables.layer if over == "layer" else tables.module)
-    root = np.sqrt(np.bincount(ids, weights=tables.elements, minlength=len(names)))
-    whole = _sums(tables, ids, len(names))
-    parts = [] if edges is None else [_sums(tables, ids, len(names), *pair) for pair in itertools.pairwise(edges)]
+def _spreads(
+    tables: Tables, grouping: _Grouping, over: Literal["layer", "module"], edges: Floats | None
+) -> list[Spread]:
+    root = np.sqrt(np.bincount(grouping.ids, weights=tables.elements))
+    whole = _sums(grouping)
+    parts = [] if edges is None else [_sums(grouping, *pair) for pair in itertools.pairwise(edges)]
     found: list[Spread] = []
     for statistic in ("displacement", "path", "gradient"):
         values = _per_element(whole, statistic, root)
@@ -189,7 +209,7 @@ def _spreads(tables: Tables, over: Literal["layer", "module"], edges: Floats | N
             Spread(
                 over=over,
                 statistic=statistic,
-                groups=len(names),
+                groups=len(grouping.names),
                 max_over_min=_ranged(max_over_min, values, windows),
                 top_30_share=_ranged(top_share, values, windows),
                 gini=_ranged(gini, values, windows),

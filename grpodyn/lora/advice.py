@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -63,8 +65,9 @@ def advise(run: Run, options: policy.Options) -> Advice:
         AdviceError: the model's twin cannot be built, or PEFT resolves the config differently from the plan.
     """
     movement: Movement = registry.analysis("lora_movement").run(run)
-    model = twin.build(run.manifest.model)
-    choice, resolved, unreachable = _checked(run, model, options)
+    with _collector_paused():
+        model = twin.build(run.manifest.model)
+        choice, resolved, unreachable = _checked(run, model, options)
     plan = choice.plan
     arguments = run.manifest.trainer.get("arguments") or {}
     return Advice(
@@ -92,6 +95,18 @@ def advise(run: Run, options: policy.Options) -> Advice:
         next_experiment=next_experiment(run, movement, plan, options),
         movement=movement,
     )
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Thousands of modules are built and kept: each collection would walk all of them, a third of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _checked(

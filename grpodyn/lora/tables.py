@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+_BLOCK_OF_ROWS = 512
+
 
 @dataclass(frozen=True)
 class Series:
@@ -27,7 +29,8 @@ class Series:
 
     def columns(self, index: NDArray[np.intp]) -> Series:
         """Return the series of some of the tensors."""
-        return Series(self.steps, self.values[:, index])
+        everything = index.size == self.values.shape[1]
+        return self if everything else Series(self.steps, self.values[:, index])
 
     @property
     def gaps(self) -> Floats:
@@ -65,11 +68,14 @@ def _series(dataset: xr.Dataset, name: str) -> Series | None:
     values = np.asarray(dataset[name].values, dtype=np.float64)
     steps = np.asarray(dataset["step"].values, dtype=np.int64)
     due = np.isfinite(values).any(axis=1) if values.size else np.zeros(len(steps), dtype=bool)
+    if due.all():
+        return Series(steps, values) if due.size else None
     return Series(steps[due], values[due]) if due.any() else None
 
 
-def _texts(dataset: xr.Dataset, name: str) -> list[str]:
-    return [str(value) for value in dataset[name].values]
+def _texts(dataset: xr.Dataset, name: str, index: NDArray[np.intp] | None = None) -> list[str]:
+    values = dataset[name].values if index is None else dataset[name].values[index]
+    return [str(value) for value in values]
 
 
 def _required(dataset: xr.Dataset, name: str, run: Run) -> Series:
@@ -119,21 +125,21 @@ def read(run: Run) -> Tables:
         gradient=gradient,
         base_norm=_base_norm(tensors, index),
         layer=_layer_names(tensors, index),
-        module=[_texts(tensors, "module")[i] for i in index],
+        module=_texts(tensors, "module", index),
         elements=elements[index],
         effective_rank=effective,
         energy_rank=energy,
         rank_step=rank_step,
         rank_cap=_rank_caps(tensors, index) if lora else np.full(index.size, np.nan),
         outside_share=_outside_share(delta.values[-1], index, source),
-        dtypes=tuple(sorted({_texts(tensors, "dtype")[i] for i in index})),
+        dtypes=tuple(sorted(set(_texts(tensors, "dtype", index)))),
         lora=lora,
         notes=notes,
     )
 
 
 def _layer_names(tensors: xr.Dataset, index: NDArray[np.intp]) -> list[str]:
-    layers, stacks = tensors["layer"].values[index], [_texts(tensors, "stack")[i] for i in index]
+    layers, stacks = tensors["layer"].values[index], _texts(tensors, "stack", index)
     if len(set(stacks)) == 1:
         return [str(int(layer)) for layer in layers]
     return [f"{stack}.{int(layer)}" for stack, layer in zip(stacks, layers, strict=True)]
@@ -148,16 +154,22 @@ def _outside_share(displacement: Floats, index: NDArray[np.intp], source: NDArra
 
 def _base_norm(tensors: xr.Dataset, index: NDArray[np.intp]) -> Floats:
     """‖W_0‖_F, from the first update_norm / update_ratio: the ratio's denominator is ‖W_{t−1}‖_F (‖W_0‖_F in LoRA)."""
+    norms = np.full(index.size, np.nan)
     if "update_ratio" not in tensors:
-        return np.full(index.size, np.nan)
-    update = np.asarray(tensors["update_norm"].values, np.float64)[:, index]
-    ratio = np.asarray(tensors["update_ratio"].values, np.float64)[:, index]
-    usable = np.isfinite(update) & np.isfinite(ratio) & (ratio > 0)
-    first = usable.argmax(axis=0)
+        return norms
     columns = np.arange(index.size)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        norms = update[first, columns] / ratio[first, columns]
-    return np.where(usable.any(axis=0), norms, np.nan)
+    for start in range(0, tensors.sizes["row"], _BLOCK_OF_ROWS):
+        block = tensors.isel(row=slice(start, start + _BLOCK_OF_ROWS))
+        update = np.asarray(block["update_norm"].values, np.float64)[:, index]
+        ratio = np.asarray(block["update_ratio"].values, np.float64)[:, index]
+        usable = np.isfinite(update) & np.isfinite(ratio) & (ratio > 0)
+        first = usable.argmax(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = update[first, columns] / ratio[first, columns]
+        norms = np.where(np.isnan(norms) & usable.any(axis=0), found, norms)
+        if not np.isnan(norms).any():
+            break
+    return norms
 
 
 def _factors(tensors: xr.Dataset, index: NDArray[np.intp]) -> dict[str, list[int]]:
