@@ -15,7 +15,7 @@ QUEUE_BYTES = 64 * 1024 * 1024
 """What waits for the disk at most; beyond it `put` waits, and in the end drops."""
 PATIENCE_SECONDS = 30.0
 """How long `put` waits for room, once, before it drops until there is room again."""
-FLUSH_DELAY_SECONDS = 0.8
+FLUSH_DELAY_SECONDS = 0.9
 """From the first change to its flush, so that the rows of one step share one."""
 FLUSH_COST_FACTOR = 50.0
 """A flush that took c seconds is not followed by another for 50 c: at most 2 % of a core."""

@@ -81,20 +81,19 @@ def overview(run: Run) -> Overview:
 
 
 def gaps_of(group: str, steps: list[int]) -> list[Gap]:
-    """Return where the steps jump further than the group's cadence, which is their smallest usual distance.
+    """Return where at least one row of the group's cadence is missing; the cadence is the commonest distance.
 
-    >>> gaps_of("tensors", [1, 5, 10, 15, 30, 35])
+    >>> gaps_of("tensors", [1, 5, 10, 15, 30, 35, 37])
     [Gap(group='tensors', after=15, before=30)]
     """
     unique = sorted(set(steps))
     distances = [b - a for a, b in pairwise(unique)]
     if len(distances) < 2:
         return []
-    # The first distance is often shorter (step 1, then multiples of the cadence), so the commonest one counts.
-    values = np.array(distances)
-    found, counts = np.unique(values, return_counts=True)
-    cadence = int(found[np.argmax(counts)])
-    return [Gap(group, a, b) for a, b in pairwise(unique) if b - a > cadence]
+    # The first and the last step are recorded too: the distances next to them are shorter, and prove nothing.
+    values, counts = np.unique(distances, return_counts=True)
+    cadence = int(np.median(values[counts == counts.max()]))
+    return [Gap(group, a, b) for a, b in pairwise(unique) if b - a >= 2 * cadence]
 
 
 def runs_under(directory: Path) -> list[tuple[Path, Overview | str]]:

@@ -11,7 +11,7 @@ import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +126,8 @@ class StoredArray:
     spec: ArraySpec
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
+    _folders: set[Path] = field(default_factory=set, repr=False)
+    """Folders of chunks that are known to exist."""
 
     @classmethod
     def create(cls, directory: Path, spec: ArraySpec, shape: tuple[int, ...]) -> StoredArray:
@@ -173,7 +175,9 @@ class StoredArray:
             chunk = np.full(self.chunks, self.spec.fill, dtype=self.spec.dtype)
             chunk[tuple(slice(0, n) for n in part.shape)] = part
             path = self._chunk_path((row_chunk, *trailing))
-            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.parent not in self._folders:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._folders.add(path.parent)
             strict_json.replace_file(path, _COMPRESSOR.encode(chunk))
 
     def read_rows(self, row_chunk: int) -> np.ndarray[Any, Any]:

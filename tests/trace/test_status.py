@@ -16,7 +16,7 @@ from grpodyn import open_run
 from grpodyn.cli.app import build
 from grpodyn.errors import UnreadableError
 from grpodyn.trace.manifest import Manifest
-from grpodyn.trace.overview import overview
+from grpodyn.trace.overview import gaps_of, overview
 from grpodyn.trace.writer import TraceWriter
 
 RunMaker = Callable[..., Path]
@@ -63,6 +63,21 @@ def test_gaps_skipped_and_events_show(synthetic: SimpleNamespace, tmp_path: Path
     assert "finished at step 35" in shown
     assert "15 → 30" in shown
     assert "not recorded: rollouts: no GRPO trainer" in shown
+
+
+@pytest.mark.parametrize(
+    ("steps", "gaps"),
+    [
+        ([], []),
+        ([7], []),
+        ([1, 5, 10, 12], []),  # Every 5, and both ends of a short run.
+        ([1, 2, 3, 4, 9, 10], [(4, 9)]),
+        ([1, 5, 10, 20, 25, 27], [(10, 20)]),
+        ([1, 5, 10, 15, 15, 20, 40], [(20, 40)]),
+    ],
+)
+def test_gaps_are_missing_rows_of_the_cadence(steps: list[int], gaps: list[tuple[int, int]]) -> None:
+    assert [(gap.after, gap.before) for gap in gaps_of("tensors", steps)] == gaps
 
 
 def test_tables_fit_eighty_columns_and_show_markup_as_text(make_run: RunMaker, tmp_path: Path) -> None:
