@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from grpodyn.config.batching import batch_plan, planned_steps, world_size
@@ -21,6 +22,9 @@ from grpodyn.training.stopping import StopOnSignal
 from grpodyn.training.summary import base_is_known
 
 logger = logging.getLogger("grpodyn")
+
+MODEL = "model"
+"""Folder of the trained weights or adapter in a run directory."""
 
 
 class _ToDisplay(logging.Handler):
@@ -49,8 +53,18 @@ def _log_shown(display: Display) -> Iterator[None]:
         logger.propagate = propagate
 
 
-def train(config: RunConfig, run_dir: Path, display: Display, *, resume: bool = False) -> Path:
-    """Train what a config describes and record it; return the directory of the record.
+@dataclass(frozen=True)
+class Trained:
+    """Where a training that has ended left what."""
+
+    run_dir: Path
+    """The directory that was really used."""
+    unrecorded: str | None
+    """Why there is no record, if there is none."""
+
+
+def train(config: RunConfig, run_dir: Path, display: Display, *, resume: bool = False) -> Trained:
+    """Train what a config describes, and record it.
 
     SIGINT or SIGTERM ends training after the current step with a checkpoint; a second one raises KeyboardInterrupt.
 
@@ -78,7 +92,11 @@ def train(config: RunConfig, run_dir: Path, display: Display, *, resume: bool = 
             )
         training.trainer.add_callback(ProgressDisplay(display, lambda: training.recorder.cost.fraction))
         _run(training, checkpoint, display)
-        return training.recorder.run_dir
+        recorder = training.recorder
+        if recorder.refused is not None:
+            # The recorder saves the model with its record; what was trained is worth keeping without one too.
+            training.trainer.save_model(str(recorder.run_dir / MODEL))
+        return Trained(recorder.run_dir, recorder.refused)
 
 
 def _prepare_to_go_on(

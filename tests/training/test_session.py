@@ -20,7 +20,7 @@ from grpodyn.errors import ConfigError, UsageError
 from grpodyn.trace.reader import open_run
 from grpodyn.training.checkpoints import FOLDER, last_whole
 from grpodyn.training.display import LineDisplay, Moment
-from grpodyn.training.session import train
+from grpodyn.training.session import Trained, train
 from grpodyn.training.summary import lines, summarize
 
 SMALL = (
@@ -61,7 +61,7 @@ def finished(tmp_path_factory) -> tuple[Path, Screen]:
     """A run that was left alone."""
     screen = Screen()
     path = tmp_path_factory.mktemp("finished") / "run"
-    assert train(run.embedded(SMALL), path, screen) == path
+    assert train(run.embedded(SMALL), path, screen) == Trained(path, None)
     return path, screen
 
 
@@ -149,7 +149,7 @@ def test_without_a_checkpoint_a_resumed_run_starts_over_as_a_new_segment(tmp_pat
     train(config, path, Screen(stop_at=1))
     assert last_whole(path / FOLDER) is None
     screen = Screen()
-    assert train(config, path, screen, resume=True) == path
+    assert train(config, path, screen, resume=True) == Trained(path, None)
     assert "no checkpoint yet: starting over from step 0" in screen.text
     recorded = open_run(path)
     assert recorded.status == "finished"
@@ -178,6 +178,14 @@ def test_an_adapter_is_trained_recorded_and_saved(tmp_path) -> None:
     assert recorded.manifest.lora["r"] == 2
     base = AutoModelForCausalLM.from_pretrained(embedded.MODEL_DIR)
     PeftModel.from_pretrained(base, path / "model")
+
+
+def test_turned_off_the_recorder_leaves_training_and_its_model_alone(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("GRPODYN_DISABLE", "1")
+    trained = train(run.embedded([*SMALL, "grpo.max_steps=2"]), tmp_path / "run", Screen())
+    assert trained == Trained(tmp_path / "run", "GRPODYN_DISABLE is set")
+    assert weights(tmp_path / "run")
+    assert not (tmp_path / "run" / "run.json").exists()
 
 
 @pytest.mark.parametrize(

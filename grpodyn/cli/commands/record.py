@@ -134,7 +134,7 @@ def _record(config: RunConfig, directory: Path, resume: bool, as_json: bool) -> 
     from grpodyn.training.summary import lines, summarize
 
     try:
-        recorded = train(config, directory, display_for(console), resume=resume)
+        trained = train(config, directory, display_for(console), resume=resume)
     except KeyboardInterrupt:
         typer.echo(
             f"grpodyn: stopped at once; what was committed is in {directory}, --resume goes on from there", err=True
@@ -142,7 +142,10 @@ def _record(config: RunConfig, directory: Path, resume: bool, as_json: bool) -> 
         raise typer.Exit(130) from None
     if not _leads():
         return
-    summary = summarize(recorded)
+    if trained.unrecorded is not None:
+        typer.echo(f"grpodyn: trained without a record ({trained.unrecorded}); see {trained.run_dir}", err=True)
+        return
+    summary = summarize(trained.run_dir)
     if as_json:
         _echo_json(summary)
         return
