@@ -164,6 +164,9 @@ def _trains(lora: Mapping[str, Any] | None) -> str:
 
 
 def _trainable(run: Run) -> int | None:
+    stated = run.manifest.model.get("trainable_parameters")
+    if isinstance(stated, int):
+        return stated
     tensors = run.tensors
     if not tensors.sizes.get("tensor", 0):
         return None
@@ -217,7 +220,7 @@ def _comparable(runs: Sequence[Run], compared: Sequence[ComparedRun]) -> tuple[b
     """Return whether all runs start from one base on one split, and what speaks against it."""
     warnings: list[str] = []
     known = True
-    for what, values in (("base", [_base(run) for run in runs]), ("task", [_task(run) for run in runs])):
+    for what, values in (("base", _bases(runs)), ("task", [_task(run) for run in runs])):
         if any(value is None for value in values):
             known = False
             warnings.append(f"the manifests do not say whether the {what} is the same in all runs")
@@ -235,9 +238,12 @@ def _comparable(runs: Sequence[Run], compared: Sequence[ComparedRun]) -> tuple[b
     return (True if known else None), warnings
 
 
-def _base(run: Run) -> Any:
-    reference, model = run.manifest.reference, run.manifest.model
-    return reference.get("sha256") or _none_if_all_missing(model.get("name"), model.get("revision"))
+def _bases(runs: Sequence[Run]) -> list[Any]:
+    hashes = [run.manifest.reference.get("sha256") for run in runs]
+    if all(hashes):
+        return hashes
+    # A LoRA run and a full run of one base may know W_0 from different places; the name is common to both.
+    return [_none_if_all_missing(run.manifest.model.get("name"), run.manifest.model.get("revision")) for run in runs]
 
 
 def _task(run: Run) -> Any:

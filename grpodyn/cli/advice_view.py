@@ -15,7 +15,6 @@ from grpodyn.lora.findings import GroupMovement, Movement, Ranged
 from grpodyn.lora.literature import Conflict
 
 _MAX_LAYER_ROWS = 48
-_STATISTICS = {"displacement": "net displacement", "path": "path length", "gradient": "gradient norm"}
 
 
 def show(advice: Advice, written: Sequence[str], console: Console | None = None) -> None:
@@ -130,9 +129,9 @@ def _spreads(movement: Movement) -> Table:
     for name in ("largest/smallest", "top 30 % hold", "Gini"):
         table.add_column(name, justify="right")
     for spread in movement.spreads:
-        over = "layers" if spread.over == "layer" else "module types"
+        over = "layers" if spread.over == "layer" else "types"
         table.add_row(
-            f"{_STATISTICS[spread.statistic]}, {over}",
+            f"{spread.statistic}, {over}",
             _ranged(spread.max_over_min, ".2f"),
             _ranged(spread.top_30_share, ".2f"),
             _ranged(spread.gini, ".2f"),

@@ -101,6 +101,17 @@ def test_other_bases_or_tasks_are_not_comparable(trained, changes, message) -> N
     assert any(message in warning for warning in result.warnings)
 
 
+def test_a_base_known_from_different_places_goes_by_its_name(trained) -> None:
+    result = compare(trained(), trained("lora", reference={"source": "base"}))
+    assert result.same_base is True
+    other = compare(trained("a"), trained("b", reference={"source": "base"}, model={"name": "another"}))
+    assert other.same_base is False
+
+
+def test_the_trainers_own_count_is_preferred(trained) -> None:
+    assert compare(trained(model={**MODEL, "trainable_parameters": 1234})).runs[0].trainable_params == 1234
+
+
 def test_an_unknown_base_is_not_called_the_same(trained) -> None:
     bare = {"reference": {}, "model": {}, "dataset": {}}
     result = compare(trained("a", **bare), trained("b", **bare))
