@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,18 @@ _OF_A_SAVED_ADAPTER = frozenset(
 )
 
 
-def read_lora(path: Path) -> dict[str, Any]:
-    """Return the `lora` section of a run config from a JSON file.
+@dataclass(frozen=True)
+class LoraFile:
+    """An adapter to train."""
 
-    Keys that are null are left out, so that the defaults of the PEFT that trains apply.
+    lora: dict[str, Any]
+    """The `lora` section of a run config; keys that were null are left out, so that PEFT's own defaults apply."""
+    learning_rate: float | None
+    """What the advice says to train it with; None if the file is a bare config."""
+
+
+def read_lora(path: Path) -> LoraFile:
+    """Return the adapter that a JSON file describes.
 
     Raises:
         ConfigError: the file cannot be read, is not JSON, or holds no LoRA config.
@@ -28,7 +37,9 @@ def read_lora(path: Path) -> dict[str, Any]:
         raise ConfigError(f"there is no file {path}; `grpodyn recommend-lora RUN -o {path}` writes one") from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} is not readable JSON: {error}") from error
+    rate = None
     if isinstance(content, dict) and "peft_config" in content:
+        rate = _learning_rate(content)
         content = content["peft_config"]
     if not isinstance(content, dict) or "r" not in content:
         raise ConfigError(
@@ -37,4 +48,11 @@ def read_lora(path: Path) -> dict[str, Any]:
     kind = content.get("peft_type", "LORA")
     if kind != "LORA":
         raise ConfigError(f"{path} has peft_type {kind!r}, expected 'LORA'; other adapters are not trained by `record`")
-    return {key: value for key, value in content.items() if key not in _OF_A_SAVED_ADAPTER and value is not None}
+    kept = {key: value for key, value in content.items() if key not in _OF_A_SAVED_ADAPTER and value is not None}
+    return LoraFile(kept, rate)
+
+
+def _learning_rate(advice: dict[str, Any]) -> float | None:
+    training = advice.get("training")
+    rate = training.get("learning_rate") if isinstance(training, dict) else None
+    return float(rate) if isinstance(rate, int | float) else None

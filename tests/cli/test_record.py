@@ -111,6 +111,18 @@ def test_a_lora_file_must_hold_a_lora_config(grpodyn, tmp_path, content: str, wo
     assert words in error
 
 
+def test_the_rate_that_advice_names_is_pointed_at_and_not_taken_over_unasked(grpodyn, tmp_path) -> None:
+    advice = {"peft_config": {"r": 8, "target_modules": "all-linear"}, "training": {"learning_rate": 9e-5}}
+    (tmp_path / "lora.json").write_text(json.dumps(advice))
+    (tmp_path / "runs" / "embedded-lora").mkdir(parents=True)
+    (tmp_path / "runs" / "embedded-lora" / "x").write_text("")  # so that it ends before it trains
+    rate = "grpo.learning_rate=9e-05"
+    code, error = grpodyn("record", "--lora", "lora.json", "--set", "grpo.learning_rate=1e-5")
+    assert code == 2
+    assert f"advises a learning rate of 9e-05, this run has 1e-05; to follow it: --set {rate}" in error
+    assert "advises" not in grpodyn("record", "--lora", "lora.json", "--set", rate)[1]
+
+
 def test_help_needs_no_torch_and_shows_an_example(grpodyn, capsys, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setattr(sys, "argv", ["grpodyn", "record", "--help"])

@@ -160,6 +160,21 @@ def test_without_a_checkpoint_a_resumed_run_starts_over_as_a_new_segment(tmp_pat
     assert recorded.evaluations["step"].values.tolist() == [0, 3]
 
 
+def test_a_second_ctrl_c_stops_at_once_with_what_was_recorded(tmp_path) -> None:
+    class Impatient(Screen):
+        def show(self, moment: Moment) -> None:
+            super().show(moment)
+            if moment.step == 2:
+                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(signal.SIGINT)
+
+    path = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        train(run.embedded(SMALL), path, Impatient())
+    recorded = open_run(path)
+    assert (recorded.status, recorded.last_step) == ("stopped_early", 2)
+
+
 def test_an_error_in_training_comes_through_and_the_run_is_called_failed(tmp_path) -> None:
     path = tmp_path / "run"
     with pytest.raises(RuntimeError, match="out of memory"):

@@ -94,7 +94,16 @@ def _config(path: Path | None, lora: Path | None, settings: list[str], resumed: 
     else:
         wanted = run.embedded(settings)
     if lora is not None:
-        wanted = wanted.with_lora(read_lora(lora))
+        adapter = read_lora(lora)
+        wanted = wanted.with_lora(adapter.lora)
+        rate = wanted.grpo.get("learning_rate")
+        if adapter.learning_rate is not None and adapter.learning_rate != rate:
+            # Not taken over by itself: --lora names an adapter, and a rate that changes unasked is hard to notice.
+            typer.echo(
+                f"{lora} advises a learning rate of {adapter.learning_rate:g}, this run has {rate}; to follow it: "
+                f"--set grpo.learning_rate={adapter.learning_rate:g}",
+                err=True,
+            )
     if recorded is not None:
         check_resumable(recorded, wanted)
     batch_plan(wanted.grpo, world_size())
