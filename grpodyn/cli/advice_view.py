@@ -91,8 +91,9 @@ def _config(advice: Advice) -> Table:
     table.add_column(overflow="fold")
     kind = "DoRA" if config["use_dora"] else "rsLoRA" if config["use_rslora"] else "LoRA"
     share = advice.trainable_params / advice.all_linear_params
-    table.add_row("adapter", f"{kind}, rank {config['r']}, alpha {config['lora_alpha']}")
-    table.add_row("target modules", Text(", ".join(config["target_modules"])))
+    cap = f"a server's cap must allow rank {advice.max_rank}"
+    table.add_row("adapter", f"{kind}, rank {config['r']}, alpha {config['lora_alpha']}; {cap}")
+    table.add_row("target modules", Text(", ".join(f"{name} ×{count}" for name, count in advice.target_counts.items())))
     table.add_row("trainable", f"{advice.trainable_params:,} parameters (PEFT's count), {share:.0%} of all-linear")
     table.add_row("covers", f"{advice.coverage:.0%} of the blocks' weights, {len(advice.modules)} modules")
     rate = training.basis

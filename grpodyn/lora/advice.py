@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,10 @@ class Advice:
     """As PEFT counts them."""
     all_linear_params: int
     """All linear modules at the advised rank."""
+    target_counts: Mapping[str, int]
+    """How many modules each entry of `target_modules` matches."""
+    max_rank: int
+    """What an inference server's cap on the rank must allow."""
     coverage: float
     """Share of the blocks' weight elements under the adapter."""
     layer_coverage: Mapping[str, float]
@@ -77,6 +81,8 @@ def advise(run: Run, options: policy.Options) -> Advice:
         modules=plan.modules,
         trainable_params=resolved.trainable,
         all_linear_params=choice.all_linear_parameters,
+        target_counts=_target_counts(resolved.saved["target_modules"], plan),
+        max_rank=plan.max_rank,
         coverage=resolved.coverage,
         layer_coverage=resolved.layer_coverage,
         training=learning_rate.advise(
@@ -89,6 +95,7 @@ def advise(run: Run, options: policy.Options) -> Advice:
             *unreachable,
             *_left_out(model),
             *_coverage(resolved),
+            *_unseen(run, plan),
             *_of_lora_run(run.manifest.lora),
             *evidence.warnings(movement),
         ),
@@ -180,6 +187,24 @@ def _coverage(resolved: dry_run.Resolved) -> list[str]:
     if bare:
         found.append(f"{len(bare)} of {len(resolved.layer_coverage)} layers get no adapter: {', '.join(bare[:8])}")
     return found
+
+
+def _target_counts(targets: Iterable[str], plan: Plan) -> dict[str, int]:
+    return {t: sum(name == t or name.endswith(f".{t}") for name in plan.names) for t in targets}
+
+
+def _unseen(run: Run, plan: Plan) -> list[str]:
+    """Name advised modules whose weight the trace does not hold; of none, the trace may be of another model."""
+    recorded = {str(name).removesuffix(".weight") for name in run.tensors["tensor"].values}
+    unseen = sorted(plan.names - recorded)
+    if len(unseen) == len(plan.modules):
+        return [
+            f"none of the advised modules (the first: {unseen[0]}) is in the trace: its tensors have other names than "
+            f"the recorded class {run.manifest.model.get('class')}, so their movement may be another model's"
+        ]
+    if unseen:
+        return [f"of {len(unseen)} advised modules (the first: {unseen[0]}) the run recorded nothing"]
+    return []
 
 
 def _of_lora_run(lora: Mapping[str, Any] | None) -> list[str]:

@@ -17,6 +17,7 @@ from grpodyn.trace.manifest import Manifest
 from grpodyn.trace.reader import open_run
 from grpodyn.trace.writer import TraceWriter
 
+SIZES = {"vocab_size": 128, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 FLAT = [1.0, 1.1, 1.2, 1.1, 1.0, 1.3]
 UNEVEN = [0.2, 0.2, 0.3, 0.3, 0.5, 1.0]
 
@@ -146,6 +147,22 @@ def test_redirected_targets_are_left_out_and_named(make_run) -> None:
     assert any("redirects down_proj, gate_proj, up_proj" in warning for warning in advice.warnings)
     assert any("% of the blocks' weights" in warning for warning in advice.warnings)
     assert 0 < advice.coverage < 0.5
+
+
+def test_every_target_says_how_many_modules_it_matches(make_run) -> None:
+    advice = advise(make_run(), Options(rank=32))
+    assert advice.target_counts == dict.fromkeys(advice.peft_config["target_modules"], 6)
+    assert advice.max_rank == 32
+
+
+def test_a_trace_of_other_names_than_the_model_is_noticed(make_run) -> None:
+    sizes = CONFIG_MAPPING["gpt2"](n_embd=64, n_layer=6, n_head=4, n_positions=64, **SIZES).to_dict()
+    other = advise(make_run(manifest={"model": {"class": "GPT2LMHeadModel", "config": sizes}}), Options())
+    assert any("none of the advised modules" in w and "another model's" in w for w in other.warnings)
+    run = make_run(name="partly")
+    run.manifest.model["config"] |= {"num_hidden_layers": 7, "layer_types": None}
+    partly = advise(run, Options())
+    assert any(w.startswith("of 7 advised modules (the first: model.layers.6.") for w in partly.warnings)
 
 
 def config() -> dict:
