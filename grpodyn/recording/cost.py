@@ -22,7 +22,7 @@ class RecorderCost:
     steps: int = 0
     _reported: tuple[float, float] = (0.0, 0.0)
     _step_began: float | None = field(default=None, repr=False)
-    _depth: int = field(default=0, repr=False)
+    _inside: bool = field(default=False, repr=False)
 
     @property
     def seconds(self) -> float:
@@ -36,20 +36,21 @@ class RecorderCost:
 
     @contextmanager
     def foreground(self) -> Iterator[None]:
-        """Count the process's CPU time inside the block, less what background threads use meanwhile.
+        """Count this thread's CPU time inside the block, once if blocks nest.
 
-        The training thread's own clock would miss the helper threads that torch uses inside a kernel.
+        The recorder works on one thread of torch (`one_thread`), so this thread's clock misses nothing; the process's
+        would add what the trainer's own helper threads spin after its last kernel.
         """
-        if self._depth:
+        if self._inside:
             yield
             return
-        self._depth += 1
-        began = time.process_time() - self.background()
+        self._inside = True
+        began = time.thread_time()
         try:
             yield
         finally:
-            self._depth -= 1
-            self.foreground_seconds += max(0.0, time.process_time() - self.background() - began)
+            self._inside = False
+            self.foreground_seconds += time.thread_time() - began
 
     def step_begins(self) -> None:
         """Start the wall clock of a step; a step ends where the next one begins."""

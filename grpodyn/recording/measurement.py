@@ -194,9 +194,11 @@ class Measurement:
         self._add_adapted(Need.DELTA, lambda factor: factor.detach(), self.start_of)
 
     def _add_scaled(self, need: Need, batch: Batch, values: list[Tensor], previous: PreviousWeights) -> None:
-        scales = torch.tensor([previous.scale(piece.index) for piece in batch], dtype=torch.float64)
         squares = squared_norms(values)
-        self._squares.add(need, [piece.index for piece in batch], squares * scales.to(squares.device))
+        if any(previous.is_sampled(piece.index) for piece in batch):
+            scales = torch.tensor([previous.scale(piece.index) for piece in batch], dtype=torch.float64)
+            squares = squares * scales.to(squares.device)
+        self._squares.add(need, [piece.index for piece in batch], squares)
 
     def _add_adapted(self, need: Need, after: Value, before: Value) -> None:
         found = changes(self._inventory.effective, after, before)
@@ -273,11 +275,11 @@ def unknown_updates(previous: PreviousWeights | None, inventory: Inventory) -> l
 
 def _sums(probe: TensorProbe, squares: dict[Need, Tensor], rows: Iterable[int]) -> NDArray[np.float64]:
     """Return the additive sums of some rows, shape (rows, sums)."""
-    sums = [torch.stack(probe.measure(Row(squares, row))) for row in rows]
+    sums = [probe.measure(Row(squares, row)) for row in rows]
     if not sums:
         width = len(probe.measure(Row({need: torch.zeros(1, dtype=torch.float64) for need in Need}, 0)))
         return np.zeros((0, width))
-    return torch.stack(sums).numpy()
+    return torch.stack([part for parts in sums for part in parts]).reshape(len(sums), -1).numpy()
 
 
 def _finite(values: FloatArray) -> FloatArray:

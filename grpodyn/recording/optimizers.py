@@ -101,11 +101,14 @@ class IntendedSteps:
         correction1, correction2 = (
             [1 - float(group["betas"][k]) ** count for group, count in zip(groups, counts, strict=True)] for k in (0, 1)
         )
+        # √v̂ + ε = (√v + ε√c) / √c: the division moves into the factor, which saves a pass.
+        roots = [c**0.5 for c in correction2]
         denominator = list(torch._foreach_sqrt(v))
-        torch._foreach_div_(denominator, [c**0.5 for c in correction2])
-        torch._foreach_add_(denominator, [float(group["eps"]) for group in groups])
+        torch._foreach_add_(
+            denominator, [float(group["eps"]) * root for group, root in zip(groups, roots, strict=True)]
+        )
         steps = list(torch._foreach_div(m, denominator))
-        torch._foreach_mul_(steps, [-rate / c for rate, c in zip(rates, correction1, strict=True)])
+        torch._foreach_mul_(steps, [-r * root / c for r, root, c in zip(rates, roots, correction1, strict=True)])
         decays = [-rate * _decoupled_decay(group) for rate, group in zip(rates, groups, strict=True)]
         if any(decays):
             torch._foreach_add_(steps, torch._foreach_mul(widened([part.previous for part in parts]), decays))

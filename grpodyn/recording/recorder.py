@@ -22,6 +22,7 @@ from grpodyn.recording.boundary import Boundary
 from grpodyn.recording.cost import RecorderCost
 from grpodyn.recording.opening import Start
 from grpodyn.recording.session import Session
+from grpodyn.recording.threads import one_thread
 from grpodyn.trace.manifest import RunStatus
 from grpodyn.trace.writer import TraceWriter
 
@@ -153,20 +154,20 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
     def _begin(self, args: Any, state: Any, model: nn.Module, optimizer: Any) -> None:
         last = int(state.max_steps) if state.max_steps and state.max_steps > 0 else None
         start = Start(model, find_trainer(self), optimizer, args, int(state.global_step), last, self._append)
-        with self.cost.foreground():
+        with self.cost.foreground(), one_thread():
             self._session = Session(self._asked_for, self._config, start, self.cost, self._manifest)
         self.run_dir = self._session.run_dir
 
     def _run(self, where: str, action: Callable[[Session], None]) -> None:
         session = self._session
         if session is not None:
-            with self.cost.foreground():
+            with self.cost.foreground(), one_thread():
                 session.boundary.run(where, action, session)
 
     def _close(self, status: RunStatus, *, final: bool) -> None:
         session, self._session = self._session, None
         if session is not None:
-            with self.cost.foreground():
+            with self.cost.foreground(), one_thread():
                 session.boundary.run("end of recording", session.close, status, final=final)
                 # Whatever failed above, the trace is closed.
                 session.boundary.run("end of recording", session.writer.close, status)
