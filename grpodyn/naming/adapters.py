@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from grpodyn.naming.canonical import canonical_name
 from grpodyn.naming.place import place
+from grpodyn.naming.quantized import CODED_BUFFERS
 from grpodyn.spectra.lowrank import LowRank, difference
 
 
@@ -28,6 +29,8 @@ class Adapter:
     """Canonical name of the adapted weight."""
     owner_name: str
     """Canonical name of the adapted module."""
+    base_leaf: str
+    """What the adapted module calls it: `weight`, the name of a bare parameter, or of a buffer of codes."""
     base_weight: Tensor
     a_name: str
     b_name: str
@@ -80,7 +83,7 @@ def adapters(model: nn.Module) -> tuple[list[Adapter], list[Unmeasured]]:
             factors = _factors(name, layer, adapter)
             if factors is None or not factors[0][1].requires_grad:
                 continue
-            base_name, base_weight = _base(name, layer)
+            base_name, base_leaf, base_weight = _base(name, layer)
             why = _obstacle(layer, adapter, base_weight, factors)
             if why is not None:
                 where = place(model, factors[0][0], tuple(factors[0][1].shape))
@@ -90,7 +93,22 @@ def adapters(model: nn.Module) -> tuple[list[Adapter], list[Unmeasured]]:
             (a_name, a), (b_name, b) = factors
             owner = canonical_name(name)
             experts = int(getattr(layer, "num_experts", 1)) if hasattr(layer, "parameter_name") else 1
-            found.append(Adapter(name, adapter, base_name, owner, base_weight, a_name, b_name, a, b, layer, experts))
+            found.append(
+                Adapter(
+                    module_name=name,
+                    adapter=adapter,
+                    base_name=base_name,
+                    owner_name=owner,
+                    base_leaf=base_leaf,
+                    base_weight=base_weight,
+                    a_name=a_name,
+                    b_name=b_name,
+                    a=a,
+                    b=b,
+                    layer=layer,
+                    experts=experts,
+                )
+            )
     return found, unmeasured
 
 
@@ -133,10 +151,13 @@ def _factors(name: str, layer: Any, adapter: str) -> tuple[tuple[str, nn.Paramet
     return None
 
 
-def _base(name: str, layer: Any) -> tuple[str, Tensor]:
+def _base(name: str, layer: Any) -> tuple[str, str, Tensor]:
     target = getattr(layer, "parameter_name", "weight")
-    weight: Tensor = getattr(layer.get_base_layer(), target)
-    return f"{canonical_name(name)}.{target}", weight
+    base = layer.get_base_layer()
+    # A quantized layer may have codes in a buffer of another name, and no `weight`.
+    leaf = next((leaf for leaf in (target, *CODED_BUFFERS) if isinstance(getattr(base, leaf, None), Tensor)), target)
+    weight: Tensor = getattr(base, leaf)
+    return f"{canonical_name(name)}.{target}", leaf, weight
 
 
 def _obstacle(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # DDP, torch.compile, activation checkpointing, FSDP, PEFT. A wrapper can stand anywhere and more than once: compiling a
 # block of a model puts its segment inside the name.
-_WRAPPERS = ("module", "_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module", "base_layer")
+WRAPPERS = ("module", "_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module", "base_layer")
 _PEFT = ("base_model", "model")
 
 
@@ -18,7 +18,7 @@ def canonical_name(name: str) -> str:
     >>> canonical_name("base_model.model.lm_head.modules_to_save.default.weight")
     'lm_head.weight'
     """
-    segments = [segment for segment in name.split(".") if segment not in _WRAPPERS]
+    segments = [segment for segment in name.split(".") if segment not in WRAPPERS]
     if tuple(segments[:2]) == _PEFT:
         segments = segments[2:]
     if "modules_to_save" in segments:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -11,7 +12,9 @@ from torch import Tensor, nn
 from grpodyn.errors import NameCollisionError
 from grpodyn.naming.adapters import Adapter, Unmeasured, adapters, factor_names, idle_names
 from grpodyn.naming.canonical import canonical_name
+from grpodyn.naming.matrices import Matrices, matrices_of
 from grpodyn.naming.place import Place, head_of, place
+from grpodyn.naming.quantized import Coded, coded, coded_buffers, is_helper
 from grpodyn.trace.schema import TensorInfo
 
 
@@ -30,20 +33,32 @@ class Effective:
 
     info: TensorInfo
     adapters: tuple[Adapter, ...]
+    coded: Coded | None = None
+    """The frozen weight under the adapters, where it is stored as codes."""
 
     @property
     def base_weight(self) -> Tensor:
-        """The frozen weight under the adapters."""
+        """The frozen weight under the adapters, as it is stored."""
         return self.adapters[0].base_weight
+
+    def base_values(self) -> Tensor | None:
+        """Return the frozen weight under the adapters; None where it is stored as codes that nothing decodes."""
+        return self.base_weight if self.coded is None else self.coded.values()
 
 
 @dataclass(frozen=True)
 class Frozen:
     """A parameter of a layer that is not trained: no row of its own, but part of its layer's norm."""
 
-    parameter: nn.Parameter
+    parameter: Tensor
     layer: int
     stack: str
+    coded: Coded | None = None
+    """Where it is stored as codes, what decodes them."""
+
+    def values(self) -> Tensor | None:
+        """Return its values; None where it is stored as codes that nothing decodes."""
+        return self.parameter if self.coded is None else self.coded.values()
 
 
 @dataclass(frozen=True)
@@ -85,14 +100,46 @@ def take_inventory(model: nn.Module) -> Inventory:
         seen.add(identity)
         name = factors.get(live_name, canonical_name(live_name))
         where = place(model, live_name, tuple(parameter.shape), head)
+        leaf = live_name.rsplit(".", 1)[-1]
+        codes = coded(where.owner, leaf)
         why = sharding(parameter, live_name)
+        if why is None and codes is not None and parameter.requires_grad:
+            why = f"{codes.why}: the step of a code is no step of a weight"
         if why is not None:
             unmeasured.append(Unmeasured(name, why, where.layer, where.stack))
         elif parameter.requires_grad:
-            stored.append(Stored(_info(name, parameter, where, live_name in factors), parameter, live_name))
-        elif where.layer >= 0 and id(parameter) not in adapted:
-            frozen.append(Frozen(parameter, where.layer, where.stack))
+            stored.append(Stored(_info(name, leaf, parameter, where, live_name in factors), parameter, live_name))
+        elif where.layer >= 0 and id(parameter) not in adapted and not is_helper(where.owner, leaf):
+            frozen.append(Frozen(parameter, where.layer, where.stack, codes))
+    frozen += _frozen_buffers(model, adapted)
+    unmeasured += _undecodable(frozen, effective)
     return Inventory(stored, effective, frozen, unmeasured)
+
+
+def _frozen_buffers(model: nn.Module, adapted: set[int]) -> list[Frozen]:
+    """Return the weights that some quantized layers keep as buffers: they count in their layer's norm."""
+    found = []
+    for live_name, codes in coded_buffers(model):
+        where = place(model, live_name, ())
+        buffer: Tensor = getattr(codes.owner, codes.leaf)
+        if where.layer >= 0 and id(buffer) not in adapted:
+            found.append(Frozen(buffer, where.layer, where.stack, codes))
+    return found
+
+
+def _undecodable(frozen: list[Frozen], effective: list[Effective]) -> list[Unmeasured]:
+    """Return which layers have a norm that is not known, because weights are codes that nothing here decodes."""
+    places = [(entry.coded, entry.layer, entry.stack) for entry in frozen]
+    places += [(entry.coded, entry.info.layer, entry.info.stack) for entry in effective]
+    unknown = Counter(
+        (layer, stack, f"{codes.why}, which a {type(codes.owner).__name__} does not decode")
+        for codes, layer, stack in places
+        if codes is not None and not codes.is_known
+    )
+    return [
+        Unmeasured(f"norms of {count} frozen weights of {stack}.{layer}", why, layer, stack)
+        for (layer, stack, why), count in unknown.items()
+    ]
 
 
 def sharding(parameter: Tensor, live_name: str) -> str | None:
@@ -127,12 +174,10 @@ def _effective(model: nn.Module, head: nn.Module | None) -> tuple[list[Effective
         # A quantised weight is packed: its shape is that of the factors' product.
         if prod(shape) != first.experts * first.a.shape[-1] * first.b.shape[0] and first.experts == 1:
             shape = _dense_shape(first)
-        target = getattr(first.layer, "parameter_name", "weight")
-        where = place(model, f"{_base_path(model, first.module_name)}.{target}", shape, head)
-        info = TensorInfo(
-            name, where.layer, where.module, where.stack, where.kind, *_matrix(shape), _dtype(first.a), True, "lora"
-        )
-        entries.append(Effective(info, tuple(group)))
+        where = place(model, f"{_base_path(model, first.module_name)}.{first.base_leaf}", shape, head)
+        as_matrices = matrices_of(where.owner, first.base_leaf, shape, where.kind)
+        info = _described(name, where.module, where.kind, "lora", where, as_matrices, first.a)
+        entries.append(Effective(info, tuple(group), coded(where.owner, first.base_leaf)))
     return entries, unmeasured
 
 
@@ -149,22 +194,30 @@ def _base_path(model: nn.Module, module_name: str) -> str:
     return path
 
 
-def _info(name: str, parameter: nn.Parameter, where: Place, is_factor: bool) -> TensorInfo:
-    rows, cols = _matrix(tuple(parameter.shape))
+def _info(name: str, leaf: str, parameter: nn.Parameter, where: Place, is_factor: bool) -> TensorInfo:
     kind, source = ("lora_factor", "factor") if is_factor else (where.kind, "full")
     module = name.partition(".lora_")[0].rsplit(".", 1)[-1] if is_factor else where.module
-    return TensorInfo(name, where.layer, module, where.stack, kind, rows, cols, _dtype(parameter), True, source)
+    as_matrices = matrices_of(where.owner, leaf, tuple(parameter.shape), kind)
+    return _described(name, module, kind, source, where, as_matrices, parameter)
 
 
-def _matrix(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Return (rows, cols) of a tensor seen as a matrix; a vector is (n, 1).
-
-    >>> _matrix((8,)), _matrix((4, 16, 32))
-    ((8, 1), (64, 32))
-    """
-    if len(shape) < 2:
-        return prod(shape), 1
-    return prod(shape[:-1]), shape[-1]
+def _described(
+    name: str, module: str, kind: str, source: str, where: Place, as_matrices: Matrices, like: Tensor
+) -> TensorInfo:
+    return TensorInfo(
+        name=name,
+        layer=where.layer,
+        module=module,
+        stack=where.stack,
+        kind=kind,
+        rows=as_matrices.rows,
+        cols=as_matrices.cols,
+        dtype=_dtype(like),
+        trainable=True,
+        source=source,
+        matrices=as_matrices.count,
+        layout=as_matrices.layout,
+    )
 
 
 def _dtype(tensor: Tensor) -> str:
@@ -175,10 +228,11 @@ def _storage_identity(parameter: Tensor) -> Any:
     if parameter.is_meta or parameter.numel() == 0:
         return id(parameter)
     try:
-        return parameter.data_ptr(), tuple(parameter.shape), parameter.stride()
+        address = parameter.data_ptr()
     except RuntimeError:
-        # Sharded and wrapped tensors have no address of their own.
-        return id(parameter)
+        address = 0
+    # Sharded and wrapped tensors have no address of their own.
+    return (address, tuple(parameter.shape), parameter.stride()) if address else id(parameter)
 
 
 def _unused(model: nn.Module) -> set[str]:

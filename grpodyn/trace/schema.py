@@ -36,14 +36,19 @@ class TensorInfo:
     stack: str
     """Stack of layers it belongs to, such as `model.layers`; empty for none."""
     kind: str
-    """`linear`, `embedding`, `norm`, `head`, `bias`, `conv`, `router`, `expert`, `lora_factor` or `other`."""
+    """`linear`, `embedding`, `norm`, `head`, `bias`, `conv`, `router`, `expert`, `ssm`, `sink`, `lora_factor` or
+    `other`."""
     rows: int
     cols: int
-    """Matrix shape as stored; a vector is (n, 1)."""
+    """Shape of one matrix as stored; a vector is (n, 1)."""
     dtype: str
     trainable: bool
     source: str
     """`full`, `lora` (an effective ΔW) or `factor`."""
+    matrices: int = 1
+    """Matrices in the tensor: more than one where experts are stored as a stack."""
+    layout: str = ""
+    """`out_in`, `in_out`, `in_out_interleaved` (gate and up columns alternate), or empty."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,9 @@ AXIS_COORDS: Mapping[str, Mapping[str, str]] = {
         "dtype": "string",
         "trainable": "bool",
         "source": "string",
+        # Not in traces of the first days; `open_run` leaves out what is not stored.
+        "matrices": "int64",
+        "layout": "string",
     },
 }
 GROUP_AXES: Mapping[str, str] = {

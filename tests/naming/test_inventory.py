@@ -81,7 +81,8 @@ CONFIG_MODEL = AutoModelForCausalLM.from_config
 def test_experts_and_routers():
     rows = by_name(build("qwen3_moe", head_dim=8, **EXPERTS))
     experts = rows["model.layers.0.mlp.experts.gate_up_proj"]
-    assert (experts.kind, experts.module, experts.rows, experts.cols) == ("expert", "gate_up_proj", 4 * 32, 32)
+    assert (experts.kind, experts.module, experts.matrices) == ("expert", "gate_up_proj", 4)
+    assert (experts.rows, experts.cols, experts.layout) == (32, 32, "out_in")
     assert rows["model.layers.0.mlp.gate.weight"].kind == "router"
 
 
@@ -90,7 +91,7 @@ def test_state_space_parameters_are_no_linear_maps():
         CONFIG_MODEL(CONFIG_MAPPING["mamba"](vocab_size=64, hidden_size=16, num_hidden_layers=1, state_size=4))
     )
     kinds = {name.rsplit("mixer.", 1)[-1]: info.kind for name, info in rows.items() if "mixer" in name}
-    assert kinds["A_log"] == kinds["D"] == "other"
+    assert kinds["A_log"] == kinds["D"] == "ssm"
     assert kinds["conv1d.weight"] == "conv"
     assert kinds["in_proj.weight"] == "linear"
     assert rows["backbone.layers.0.mixer.A_log"].module == "A_log"
@@ -191,7 +192,7 @@ def test_adapters_on_experts_follow_pefts_own_delta():
             dense = adapter.layer.get_delta_weight("default").double()
         thin = adapter.change(adapter.b, adapter.a, torch.zeros_like(adapter.b), adapter.a)
         assert float(thin.squared_norm()) == pytest.approx(float(dense.square().sum()), rel=1e-6)
-        assert entry.info.rows * entry.info.cols == dense.numel()
+        assert entry.info.matrices * entry.info.rows * entry.info.cols == dense.numel()
 
 
 def test_rslora_scales_by_the_root_of_the_rank():
