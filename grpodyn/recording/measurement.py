@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from grpodyn.naming.adapters import Unmeasured
-from grpodyn.naming.inventory import Inventory
+from grpodyn.naming.inventory import Frozen, Inventory
 from grpodyn.probe import FloatArray, Need, TensorProbe
 from grpodyn.recording.adapter_changes import Value, changes
 from grpodyn.recording.optimizers import IntendedSteps, Part
@@ -108,17 +108,24 @@ class Measurement:
         return self._reference.tensors[row] is not None
 
     @torch.no_grad()
-    def delta_of(self, row: int) -> Tensor | None:
-        """Return a copy of a stored tensor's W_t − W_0, in at least float32, on the CPU; None if W_0 is not known."""
+    def delta_of(self, row: int, expert: int | None = None) -> Tensor | None:
+        """Return a copy of a stored tensor's W_t − W_0, in at least float32, on the CPU; None if W_0 is not known.
+
+        Args:
+            row: its place on the tensor axis.
+            expert: the matrix of a stack; None for a tensor that is one matrix.
+        """
         if self._reference.tensors[row] is None:
             return None
         live = self._live[row]
+        matrix = live if expert is None else live[expert]
         dtype = torch.float64 if live.dtype == torch.float64 else torch.float32
-        delta = torch.empty(live.shape, dtype=dtype)
-        for batch in batches([live]):
-            for piece in batch:
-                start = self._reference.piece(Piece(row, piece.start, piece.stop), live)
-                piece.of(delta).copy_(differences([piece.of(live)], [start])[0])
+        delta = torch.empty(matrix.shape, dtype=dtype)
+        whole = [Piece(row, expert, expert + 1)] if expert is not None else [p for b in batches([live]) for p in b]
+        for piece in whole:
+            start = self._reference.piece(Piece(row, piece.start, piece.stop), live)
+            target = delta[None] if expert is not None else piece.of(delta)
+            target.copy_(differences([piece.of(live)], [start])[0])
         return delta
 
     def start_of(self, parameter: nn.Parameter) -> Tensor | None:
@@ -215,9 +222,9 @@ class Measurement:
                 if known:
                     squares.add(Need.BASE_WEIGHT, [piece.index for piece in known], squared_norms(starts))
             for place, entry in enumerate(self._inventory.effective):
-                if entry.base_weight.is_floating_point() and entry.base_weight.element_size() > 1:
-                    square = squared_norms([entry.base_weight])
-                    squares.add(Need.BASE_WEIGHT, [len(self._live) + place], square)
+                values = entry.base_values()
+                if values is not None:
+                    squares.add(Need.BASE_WEIGHT, [len(self._live) + place], squared_norms([values]))
             nowhere = torch.full((self._rows,), torch.nan, dtype=torch.float64)
             self._base_squares = squares.collect().get(Need.BASE_WEIGHT, nowhere)
         return self._base_squares
@@ -246,14 +253,15 @@ def layer_values(
     return np.where(layers.complete, values, np.nan)
 
 
-def frozen_squares(parameters: Sequence[Tensor]) -> dict[Need, Tensor]:
+def frozen_squares(entries: Sequence[Frozen]) -> dict[Need, Tensor]:
     """Return the squared norms of parameters that do not move: zero for all but the weight itself."""
-    weights = torch.full((len(parameters),), torch.nan, dtype=torch.float64)
-    for i, parameter in enumerate(parameters):
-        # Packed weights of a quantised model have no norm before they are unpacked.
-        if parameter.is_floating_point() and parameter.element_size() > 1:
-            weights[i] = squared_norms([parameter])[0].cpu()
-    still = torch.zeros(len(parameters), dtype=torch.float64)
+    weights = torch.full((len(entries),), torch.nan, dtype=torch.float64)
+    for i, entry in enumerate(entries):
+        # Decoded one at a time: a quantized model is small because its values are nowhere at once.
+        values = entry.values()
+        if values is not None:
+            weights[i] = squared_norms([values])[0].cpu()
+    still = torch.zeros(len(entries), dtype=torch.float64)
     return {need: weights if need in (Need.BASE_WEIGHT, Need.PREVIOUS_WEIGHT) else still for need in Need}
 
 

@@ -12,7 +12,7 @@ from grpodyn.naming.inventory import Inventory
 from grpodyn.probe import Need, Probe, SpectralProbe, TensorProbe
 from grpodyn.trace.schema import ArraySpec, TensorInfo
 
-_SPECTRAL_KINDS = ("linear",)
+_SPECTRAL_KINDS = ("linear", "expert")
 _SPECTRAL_KINDS_ON_REQUEST = ("embedding", "head")
 
 

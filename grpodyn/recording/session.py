@@ -218,7 +218,7 @@ class Session:
 
     def _layer_values(self, probe: TensorProbe, squares: dict[Need, Tensor]) -> FloatArray:
         if self._frozen is None:
-            self._frozen = frozen_squares([entry.parameter for entry in self._inventory.frozen])
+            self._frozen = frozen_squares(self._inventory.frozen)
         return layer_values(probe, squares, self._layers, self._frozen)
 
     def _complete_held(self) -> None:

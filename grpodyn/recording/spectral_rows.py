@@ -9,13 +9,14 @@ import numpy as np
 import torch
 
 from grpodyn.naming.inventory import Effective, Inventory
+from grpodyn.probe import FloatArray
 from grpodyn.recording.adapter_changes import change, joined
 from grpodyn.recording.boundary import Boundary
 from grpodyn.recording.measurement import Measurement
 from grpodyn.recording.notes import Notes
 from grpodyn.recording.plan import Plan
 from grpodyn.recording.spectra_worker import Matrix
-from grpodyn.recording.sweeps import Candidate, Sweep, Sweeps, Values, column
+from grpodyn.recording.sweeps import Candidate, Found, Sweep, Sweeps, column
 from grpodyn.spectra.lowrank import LowRank
 from grpodyn.spectra.singular import singular_values
 from grpodyn.trace.writer import TraceWriter
@@ -91,7 +92,10 @@ class SpectralRows:
             if row < stored:
                 if self._measurement.has_start(row):
                     size = info.rows * info.cols * (8 if info.dtype == "float64" else 4)
-                    candidates.append(Candidate(row, size, partial(self._measurement.delta_of, row)))
+                    # Each expert of a stack is copied by itself: a stack may be larger than every limit.
+                    experts = range(info.matrices) if info.matrices > 1 else (None,)
+                    snapshots = (partial(self._measurement.delta_of, row, expert) for expert in experts)
+                    candidates += [Candidate(row, size, snapshot) for snapshot in snapshots]
             else:
                 entry = self._inventory.effective[row - stored]
                 rank = sum(2 * adapter.b.shape[-1] for adapter in entry.adapters)
@@ -107,15 +111,24 @@ class SpectralRows:
         thin = joined(parts)
         return LowRank(thin.left.cpu(), thin.right.cpu())
 
-    def _spectrum(self, row: int, matrix: Matrix) -> Values:
+    def _spectrum(self, row: int, matrix: Matrix) -> list[Found]:
         values = self._boundary.run("spectrum", singular_values, matrix)
-        if values is None or not np.isfinite(values).all():
-            return {}
-        return {
+        return [Found()] if values is None else [self._found(own) for own in np.atleast_2d(values)]
+
+    def _found(self, values: FloatArray) -> Found:
+        if not np.isfinite(values).all():
+            return Found()
+        found = {
             name: value
             for name, probe in self._plan.spectral_probes.items()
             if (value := self._boundary.run(name, probe.compute, values)) is not None
         }
+        # A sweep over many experts holds on to these until it is complete.
+        kept = self._plan.config.singular_values
+        cut = {
+            name: np.array(value[:kept]) if isinstance(value, np.ndarray) else value for name, value in found.items()
+        }
+        return Found(cut, float(np.square(values).sum()))
 
     def _emit(self, sweep: Sweep) -> None:
         rows = len(self._inventory.infos)
@@ -127,7 +140,11 @@ class SpectralRows:
         for row, step in sweep.measured_step.items():
             measured[row] = step
         self._writer.add_row("spectra", sweep.step, {**values, "measured_step": measured})
-        without = [self._inventory.infos[row].name for row, found in sorted(sweep.values.items()) if not found]
+        without = [
+            self._inventory.infos[row].name
+            for row, found in sorted(sweep.values.items())
+            if not all(own.values for own in found)
+        ]
         if without:
             why = f"W_t − W_0 of {len(without)} tensors holds NaN or Inf, or its decomposition failed; recorded as nan"
             self._notes.once(sweep.step, "no spectrum", why, tensor=without[0], tensors=len(without))

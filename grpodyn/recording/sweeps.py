@@ -11,16 +11,25 @@ import numpy as np
 
 from grpodyn.probe import FloatArray
 from grpodyn.recording.spectra_worker import Matrix, SpectraWorker
+from grpodyn.spectra.stacks import pooled, weighted_mean
 
-Values = Mapping[str, float | FloatArray]
-"""Value by spectral probe."""
+
+@dataclass(frozen=True)
+class Found:
+    """What the spectral probes say of one matrix."""
+
+    values: Mapping[str, float | FloatArray] = field(default_factory=dict)
+    """Value by probe; a probe is missing where it has none."""
+    weight: float = 0.0
+    """‖ΔW‖_F²: how much the matrix counts among those of a stack."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A row of the tensor axis that has a spectrum."""
+    """A matrix that has a spectrum, or a stack of them that is copied as one."""
 
     row: int
+    """Place on the tensor axis; the experts of a stack share it."""
     size: int
     """Bytes of a snapshot."""
     snapshot: Callable[[], Matrix | None]
@@ -33,13 +42,24 @@ class Sweep:
 
     step: int
     pending: deque[Candidate]
+    taken: int = 0
+    done: int = 0
     measured_step: dict[int, int] = field(default_factory=dict)
-    values: dict[int, Values] = field(default_factory=dict)
+    """By row, the step at which its last matrix was copied."""
+    values: dict[int, list[Found]] = field(default_factory=dict)
+    """By row, what was found of each of its matrices."""
 
     @property
     def complete(self) -> bool:
         """Whether every matrix has been taken and computed."""
-        return not self.pending and len(self.values) == len(self.measured_step)
+        return not self.pending and self.done == self.taken
+
+    def cut(self) -> None:
+        """Give up what has not been taken, and with it the rows that it leaves in part."""
+        for candidate in self.pending:
+            self.values.pop(candidate.row, None)
+            self.measured_step.pop(candidate.row, None)
+        self.pending.clear()
 
 
 class Sweeps:
@@ -48,7 +68,7 @@ class Sweeps:
     Args:
         candidates: the matrices, in order.
         limit: bytes copied in a step, and bytes waiting at any time.
-        compute: turns a matrix into values; runs on the worker's thread and must not raise.
+        compute: turns a matrix (or a stack) into values; runs on the worker's thread and must not raise.
         emit: receives each sweep that is done, on the training thread.
     """
 
@@ -56,7 +76,7 @@ class Sweeps:
         self,
         candidates: Sequence[Candidate],
         limit: int,
-        compute: Callable[[int, Matrix], Values],
+        compute: Callable[[int, Matrix], list[Found]],
         emit: Callable[[Sweep], None],
     ) -> None:
         self.skipped = 0
@@ -97,8 +117,10 @@ class Sweeps:
     def close(self) -> None:
         """Hand on what has been measured of an open sweep, and end the worker."""
         self._worker.close()
-        if self._open is not None and self._open.values:
-            self._emit(self._open)
+        if self._open is not None:
+            self._open.cut()
+            if self._open.values:
+                self._emit(self._open)
         self._open = None
 
     def _drain(self, sweep: Sweep, step: int) -> None:
@@ -120,6 +142,7 @@ class Sweeps:
             if matrix is None:
                 continue
             sweep.measured_step[candidate.row] = step
+            sweep.taken += 1
             copied += size
             self._worker.submit(candidate.row, matrix, size)
 
@@ -134,23 +157,25 @@ class Sweeps:
                 self._emit(sweep)
 
     def _work(self, row: int, matrix: Matrix) -> None:
-        values = self._compute(row, matrix)
+        found = self._compute(row, matrix)
         # Jobs are done in order and a sweep is handed on only when all of its jobs are: the open one is theirs.
         with self._lock:
             if self._open is not None:
-                self._open.values[row] = values
+                self._open.values.setdefault(row, []).extend(found)
+                self._open.done += 1
 
 
 def column(sweep: Sweep, name: str, rows: int, k: int | None) -> FloatArray:
     """Return one probe's values over the tensor axis, shape (rows,) or (rows, k); nan where not measured."""
     values = np.full((rows,) if k is None else (rows, k), np.nan)
-    for row, measured in sweep.values.items():
-        value = measured.get(name)
-        if value is None:
+    for row, matrices in sweep.values.items():
+        found = [matrix.values.get(name) for matrix in matrices]
+        known = [np.asarray(value, dtype=np.float64) for value in found if value is not None]
+        if len(known) < len(found):
             continue
         if k is None:
-            values[row] = value
+            values[row] = weighted_mean(known, [matrix.weight for matrix in matrices])
         else:
-            leading = np.asarray(value, dtype=np.float64)[:k]
+            leading = pooled([value[:k] for value in known])
             values[row, : len(leading)] = leading
     return values

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from grpodyn.recording.spectra_worker import SpectraWorker
-from grpodyn.recording.sweeps import Candidate, Sweeps, column
+from grpodyn.recording.sweeps import Candidate, Found, Sweeps, column
 
 
 class Bench:
@@ -29,7 +29,7 @@ class Bench:
 
     def _compute(self, row, matrix):
         self.gate.wait()
-        return {"value": float(matrix[0, 0]) + row / 100}
+        return [Found({"value": float(matrix[0, 0]) + row / 100})]
 
     def advance(self, step, due=False):
         self.step = step
@@ -113,13 +113,34 @@ def test_closing_hands_on_what_was_measured():
 
 def test_singular_values_are_cut_or_padded():
     bench = Bench(1, limit=1000)
-    bench.sweeps._compute = lambda row, matrix: {"s": np.array([3.0, 2.0, 1.0])}
+    bench.sweeps._compute = lambda row, matrix: [Found({"s": np.array([3.0, 2.0, 1.0])})]
     bench.sweeps.finish(1)
     assert column(bench.emitted[0], "s", 1, 2).tolist() == [[3.0, 2.0]]
     padded = column(bench.emitted[0], "s", 1, 4)
     assert padded[0, :3].tolist() == [3.0, 2.0, 1.0]
     assert np.isnan(padded[0, 3])
     bench.sweeps.close()
+
+
+def test_the_matrices_of_a_stack_share_a_row():
+    """Ranks 4 (weight 1) and 2 (weight 3): (4 + 3·2)/4 = 2.5. σ: sqrt((1² + 7²)/2) = 5, sqrt((1 + 1)/2) = 1."""
+    bench = Bench(2, limit=1000)
+    found = [Found({"rank": 4.0, "s": np.array([1.0, 1.0])}, 1.0), Found({"rank": 2.0, "s": np.array([7.0, 1.0])}, 3.0)]
+    bench.sweeps._compute = lambda row, matrix: found if row == 0 else [found[0], Found()]
+    bench.sweeps.finish(1)
+    assert column(bench.emitted[0], "rank", 2, None)[0] == 2.5
+    assert column(bench.emitted[0], "s", 2, 3)[0, :2].tolist() == [5.0, 1.0]
+    assert np.isnan(column(bench.emitted[0], "rank", 2, None)[1]), "an expert without a spectrum leaves the stack none"
+    bench.sweeps.close()
+
+
+def test_half_a_stack_is_not_handed_on():
+    bench = Bench(0, limit=200)
+    bench.sweeps._candidates = [Candidate(0, 100, bench._snapshot)] + [Candidate(1, 100, bench._snapshot)] * 2
+    bench.advance(1, due=True)
+    bench.sweeps.close()
+    assert bench.emitted[0].measured_step == {0: 1}
+    assert list(bench.emitted[0].values) == [0]
 
 
 def test_no_candidates_no_rows():
