@@ -10,7 +10,7 @@ import torch
 
 from grpodyn.naming.inventory import Effective, Inventory
 from grpodyn.probe import FloatArray
-from grpodyn.recording.adapter_changes import change, joined
+from grpodyn.recording.adapter_changes import change
 from grpodyn.recording.boundary import Boundary
 from grpodyn.recording.measurement import Measurement
 from grpodyn.recording.notes import Notes
@@ -105,11 +105,8 @@ class SpectralRows:
 
     @torch.no_grad()
     def _thin_delta(self, entry: Effective) -> LowRank | None:
-        parts = change(entry, lambda factor: factor.detach(), self._measurement.start_of)
-        if parts is None:
-            return None
-        thin = joined(parts)
-        return LowRank(thin.left.cpu(), thin.right.cpu())
+        thin = change(entry, lambda factor: factor.detach(), self._measurement.start_of)
+        return None if thin is None else LowRank(thin.left.cpu(), thin.right.cpu())
 
     def _spectrum(self, row: int, matrix: Matrix) -> list[Found]:
         values = self._boundary.run("spectrum", singular_values, matrix)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -96,6 +98,54 @@ def difference(b1: Tensor, a1: Tensor, b0: Tensor, a0: Tensor, scale: float = 1.
     """
     b1, a1, b0, a0 = (factor.detach().double() for factor in (b1, a1, b0, a0))
     return LowRank(torch.cat([b1 - b0, b0], dim=-1) * scale, torch.cat([a1, a1 - a0], dim=-2))
+
+
+def joined(products: Sequence[LowRank]) -> LowRank:
+    """Return the sum Σ LᵢRᵢ as one product of stacked factors [L₁, L₂ …]·[R₁; R₂; …].
+
+    Args:
+        products: at least one, all of one shape.
+
+    >>> one = LowRank(torch.tensor([[3.0], [4.0]]), torch.tensor([[0.0, 1.0]]))
+    >>> joined([one, one]).squared_norm()
+    tensor(100., dtype=torch.float64)
+    """
+    if len(products) == 1:
+        return products[0]
+    left = torch.cat([product.left for product in products], dim=-1)
+    return LowRank(left, torch.cat([product.right for product in products], dim=-2))
+
+
+def squared_norms(products: Sequence[LowRank]) -> Tensor:
+    """Return ‖·‖_F² of each product: `LowRank.squared_norm`, sharing kernel calls among products of one shape.
+
+    Args:
+        products: n products of any shapes, on one device.
+
+    Returns:
+        float64, shape (n,), on the factors' device.
+
+    >>> one = LowRank(torch.tensor([[3.0], [4.0]]), torch.tensor([[0.0, 2.0]]))
+    >>> squared_norms([one, one])
+    tensor([100., 100.], dtype=torch.float64)
+    """
+    if not products:
+        return torch.zeros(0, dtype=torch.float64)
+    groups: dict[tuple[torch.Size, torch.Size], list[int]] = defaultdict(list)
+    for i, product in enumerate(products):
+        groups[product.left.shape, product.right.shape].append(i)
+    result = torch.empty(len(products), dtype=torch.float64, device=products[0].left.device)
+    for members in groups.values():
+        left = torch.stack([products[i].left for i in members]).detach().double()
+        right = torch.stack([products[i].right for i in members]).detach().double()
+        terms = ((left.mT @ left) * (right @ right.mT)).flatten(1)
+        sums = terms.sum(1)
+        result[torch.tensor(members, device=result.device)] = sums
+        # Where the terms cancel, the product's own QR form is exact.
+        poor = ~(sums > _CANCELLED * terms.abs().sum(1))
+        for k in poor.nonzero().flatten().tolist():
+            result[members[k]] = products[members[k]].squared_norm()
+    return result
 
 
 def _core(left: Tensor, right: Tensor) -> Tensor:

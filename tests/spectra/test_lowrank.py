@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grpodyn.spectra.lowrank import LowRank, difference, product
+from grpodyn.spectra.lowrank import LowRank, difference, joined, product, squared_norms
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -78,6 +78,28 @@ def test_a_stack_of_experts():
     assert x.squared_norm().item() == pytest.approx(dense(x).square().sum().item(), rel=1e-12)
     assert x.singular_values().shape == (3, 7)
     np.testing.assert_allclose(x.singular_values()[:, :2], torch.linalg.svdvals(dense(x))[:, :2], rtol=1e-12)
+
+
+def test_products_of_two_adapters_join_into_their_sum():
+    first, second = (product(random(9, 2, seed=i), random(2, 7, seed=i + 10), scale=0.5) for i in (1, 2))
+    expected = dense(first) + dense(second)
+    both = joined([first, second])
+    assert both.shape == (9, 7)
+    np.testing.assert_allclose(dense(both), expected, rtol=1e-14)
+    assert both.squared_norm().item() == pytest.approx(expected.square().sum().item(), rel=1e-12)
+
+
+def test_norms_of_many_products_are_those_of_each():
+    still = difference(2 * random(40, 4), random(4, 50, seed=1) / 2, random(40, 4), random(4, 50, seed=1))
+    others = [product(random(40, 8, seed=i), random(8, 50, seed=i + 10)) for i in (1, 2)]
+    stack = LowRank(random(3, 10, 2), random(3, 2, 7, seed=1))
+    narrow = LowRank(random(6, 2).float(), random(2, 5).float())
+    products = [others[0], stack, still, narrow, others[1], product(torch.zeros(6, 2), random(2, 5))]
+    each = [x.squared_norm().item() for x in products]
+    np.testing.assert_allclose(squared_norms(products), each, rtol=1e-12)
+    # Sixteen and more digits cancel here; the Gram form alone would leave 1e-8 of the summands.
+    assert each[2] < 1e-24 * others[0].squared_norm().item()
+    assert squared_norms([]).shape == (0,)
 
 
 def test_zero_factors():
