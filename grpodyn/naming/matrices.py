@@ -47,6 +47,10 @@ def matrices_of(owner: nn.Module, leaf: str, shape: tuple[int, ...], kind: str) 
     layout = _layout(owner, leaf, shape) if kind in _LINEAR_MAPS else ""
     if kind == "expert" and len(shape) == 3:
         return Matrices(shape[0], shape[1], shape[2], layout)
+    flat = getattr(owner, "moe_num_experts", 0)
+    if kind == "expert" and len(shape) == 2 and flat and shape[0] % flat == 0:
+        # DBRX lays its experts' matrices under one another, the last one to be multiplied from the left.
+        return Matrices(flat, shape[0] // flat, shape[1], IN_OUT if leaf == "w2" else OUT_IN)
     if kind == "bias" and len(shape) == 2:
         return Matrices(shape[0], shape[1], 1, "")
     if len(shape) < 2:

@@ -110,7 +110,7 @@ def _kind(chain: Chain, owner_name: str, leaf: str, shape: tuple[int, ...], head
         ("embedding", isinstance(owner, nn.Embedding)),
         ("head", owner is head or owner_name == "lm_head"),
         ("norm", "norm" in class_name and len(shape) <= 1),
-        ("router", matrix and _routes(chain)),
+        ("router", _routes(chain)),
         ("expert", (len(shape) == 3 and "expert" in class_name) or _belongs_to_experts(chain)),
         ("conv", isinstance(owner, nn.Conv1d | nn.Conv2d | nn.Conv3d)),
         ("linear", linear and matrix and leaf == "weight"),

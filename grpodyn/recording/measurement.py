@@ -118,14 +118,19 @@ class Measurement:
         if self._reference.tensors[row] is None:
             return None
         live = self._live[row]
-        matrix = live if expert is None else live[expert]
+        info = self._inventory.stored[row].info
         dtype = torch.float64 if live.dtype == torch.float64 else torch.float32
-        delta = torch.empty(matrix.shape, dtype=dtype)
-        whole = [Piece(row, expert, expert + 1)] if expert is not None else [p for b in batches([live]) for p in b]
-        for piece in whole:
-            start = self._reference.piece(Piece(row, piece.start, piece.stop), live)
-            target = delta[None] if expert is not None else piece.of(delta)
-            target.copy_(differences([piece.of(live)], [start])[0])
+        if expert is not None:
+            # One matrix of a stack (experts, …), or of matrices that lie under one another.
+            length = live.shape[0] // info.matrices
+            part = Piece(row, expert * length, (expert + 1) * length)
+            change = differences([part.of(live)], [self._reference.piece(part, live)])[0]
+            return change.reshape(info.rows, info.cols).to("cpu", dtype, copy=True)
+        delta = torch.empty(live.shape, dtype=dtype)
+        for batch in batches([live]):
+            for piece in batch:
+                start = self._reference.piece(Piece(row, piece.start, piece.stop), live)
+                piece.of(delta).copy_(differences([piece.of(live)], [start])[0])
         return delta
 
     def start_of(self, parameter: nn.Parameter) -> Tensor | None:
