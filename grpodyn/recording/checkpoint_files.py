@@ -15,6 +15,8 @@ from torch import Tensor
 _INDEX = "model.safetensors.index.json"
 _HASHED_BLOB = re.compile(r"[0-9a-f]{64}")
 _READ = 1 << 22
+_HASHED_BYTES = 4 << 30
+"""Reading that much takes some ten seconds of a core."""
 
 
 class CheckpointFiles:
@@ -43,8 +45,11 @@ class CheckpointFiles:
         tensor: Tensor = self._where[key].get_tensor(key)
         return tensor
 
-    def sha256(self) -> dict[str, str]:
-        """Return the digest of each file. A hub cache names its blobs by digest, which saves the reading."""
+    def sha256(self) -> dict[str, str | None]:
+        """Return the digest of each file; None of files that are too large to read just for that.
+
+        A hub cache names its blobs by digest, which saves the reading.
+        """
         return {file.name: _digest(file) for file in self.files}
 
 
@@ -86,10 +91,12 @@ def _weight_files(folder: Path) -> Iterator[str]:
         yield "model.safetensors"
 
 
-def _digest(file: Path) -> str:
+def _digest(file: Path) -> str | None:
     target = file.resolve()
     if _HASHED_BLOB.fullmatch(target.name):
         return target.name
+    if target.stat().st_size > _HASHED_BYTES:
+        return None
     digest = hashlib.sha256()
     with target.open("rb") as stream:
         while block := stream.read(_READ):

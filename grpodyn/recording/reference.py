@@ -122,6 +122,20 @@ def reopen(
     return Reference([None] * len(stored), dict(facts), [Unmeasured("displacement of all tensors", why)])
 
 
+def digests(facts: Mapping[str, Any], run_dir: Path) -> dict[str, str | None]:
+    """Return the SHA-256 of every file that holds a part of W_0.
+
+    Raises:
+        OSError: a file is gone.
+    """
+    found: dict[str, str | None] = {}
+    if facts.get("path"):
+        found |= CheckpointFiles(Path(facts["path"])).sha256()
+    if "base" in facts.get("tensors", {}):
+        found |= CheckpointFiles(run_dir / BASE_FOLDER, [_BASE_FILE]).sha256()
+    return found
+
+
 def equal_bits(a: Tensor, b: Tensor) -> bool:
     """Return whether two tensors of one dtype hold the same bits (so that NaN equals itself, and −0 is not 0)."""
     if a.dtype != b.dtype or a.shape != b.shape:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,13 +24,14 @@ from grpodyn.recording.measurement import Measurement, frozen_squares, layer_val
 from grpodyn.recording.notes import Notes
 from grpodyn.recording.opening import Start, announcement, left_out, manifest_fields, recorder_facts
 from grpodyn.recording.plan import Plan, map_layers
-from grpodyn.recording.reference import Reference, establish, reopen
+from grpodyn.recording.reference import Reference, digests, establish, reopen
 from grpodyn.recording.rollouts import RolloutHooks, Rollouts, reward_names
 from grpodyn.recording.spectral_rows import SpectralRows
 from grpodyn.trace.manifest import Manifest, RunStatus
 
 logger = logging.getLogger("grpodyn")
 
+_PATIENCE_SECONDS = 10.0
 _OF_DISPLACEMENT = frozenset({Need.DELTA, Need.BASE_WEIGHT})
 
 
@@ -69,6 +72,8 @@ class Session:
         self._held: _Held | None = None
         self._needs: frozenset[Need] = frozenset()
         self._frozen: dict[Need, Tensor] | None = None
+        self._digesting: threading.Thread | None = None
+        self._digest_seconds = 0.0
         self._inventory = take_inventory(start.model)
         self._layers = map_layers(self._inventory)
         self.writer, self._resumed = open_writer(run_dir, Manifest().updated(**extra), start.step, append=start.append)
@@ -76,7 +81,7 @@ class Session:
         self.boundary = Boundary(lambda where, why: self.writer.event(self._step, f"fault in {where}", why))
         self._hooks = RolloutHooks(start.trainer, self.boundary, self._take_rollouts)
         try:
-            self._set_up(config, start)
+            self._set_up(config, start, extra)
         except BaseException as error:
             self.writer.event(start.step, "recording refused", f"{type(error).__name__}: {error}")
             self._hooks.remove()
@@ -88,7 +93,7 @@ class Session:
         """The directory that is used."""
         return self.writer.run_dir
 
-    def _set_up(self, config: RecordConfig, start: Start) -> None:
+    def _set_up(self, config: RecordConfig, start: Start, extra: Mapping[str, Any]) -> None:
         self._plan = Plan(config, first=1 if self._resumed else start.step + 1, last=start.last)
         self._completions = CompletionFiles(self.run_dir, config.save_completions)
         self._reference = self._find_reference(config, start)
@@ -99,15 +104,21 @@ class Session:
         self._spectra = SpectralRows(
             self._plan, self._inventory, self._measurement, self.boundary, self._notes, self.writer
         )
-        self._cost.background = lambda: self._spectra.cpu_seconds + self.writer.cpu_seconds
+        self._cost.background = self._background_seconds
         self._left_out = left_out(self._plan, self._inventory, self._measurement, self._reference, self._hooks)
         about = recorder_facts(config, self._plan, self._measurement, self._inventory, self._hooks)
         about["skipped"] = [{"what": entry.what, "why": entry.why} for entry in self._left_out]
         self.writer.update_manifest(
             recorder=about, **manifest_fields(start, self._inventory, self._reference, resumed=self._resumed)
         )
+        # Last: whoever started the recorder knows better, and a resumed run may have been given a longer config.
+        self.writer.update_manifest(**extra)
         for entry in self._left_out:
             self.writer.event(start.step, f"not recorded: {entry.what}", entry.why)
+        if not self._resumed:
+            # Large files take seconds to read, which training need not wait for.
+            self._digesting = threading.Thread(target=self.boundary.run, args=("sha256", self._digest), daemon=True)
+            self._digesting.start()
 
     def _find_reference(self, config: RecordConfig, start: Start) -> Reference:
         # TRL can let its reference model follow the trained one.
@@ -118,6 +129,14 @@ class Session:
             return reopen(stored, other, self.run_dir, self.writer.manifest.reference)
         model_config = getattr(start.model, "config", None)
         return establish(stored, model_config, other, self.run_dir, config.base_limit, start_step=start.step)
+
+    def _digest(self) -> None:
+        found = digests(self._reference.facts, self.run_dir)
+        self._digest_seconds = time.thread_time()
+        self.writer.update_manifest(reference={"sha256": found})
+
+    def _background_seconds(self) -> float:
+        return self._spectra.cpu_seconds + self.writer.cpu_seconds + self._digest_seconds
 
     def _declare(self, start: Start) -> None:
         self.writer.declare_tensors(self._inventory.infos)
@@ -198,6 +217,8 @@ class Session:
             self.boundary.run("last spectra", self._spectra.finish, self._done)
         self._release()
         self._spectra.close()
+        if self._digesting is not None:
+            self._digesting.join(_PATIENCE_SECONDS)
         self.writer.update_manifest(recorder=self._closing_facts())
         self.writer.close(status)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -203,3 +204,11 @@ def test_a_run_killed_as_it_saves_resumes_without_a_gap(tmp_path: Path, make_tra
     assert run.tensors.step.values.tolist() == list(range(1, 9))
     assert run.status == "finished"
     assert torch.tensor(run.tensors["delta_norm"].values[-1]).isfinite().all()
+
+
+def test_the_manifest_names_what_holds_the_start(tmp_path: Path, make_trainer):
+    make_trainer(callbacks=[Recorder(tmp_path / "run")], max_steps=1).train()
+    reference = open_run(tmp_path / "run").manifest.reference
+    true = hashlib.sha256((tmp_path / "run" / "base" / "start.safetensors").read_bytes()).hexdigest()
+    assert reference["sha256"] == {"start.safetensors": true}
+    assert (reference["source"], reference["dtype"], reference["step"]) == ("base", "float32", 0)
