@@ -13,10 +13,6 @@ from grpodyn.evaluation import held_out_accuracy
 from grpodyn.rewards import reward
 from grpodyn.tasks import task
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:`gradient_checkpointing` is deprecated:FutureWarning"),  # TRL's own field
-    pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"),  # TRL and PEFT
-]
 HELD_OUT = task(TASK).split("report").head(1000)
 
 

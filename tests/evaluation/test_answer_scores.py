@@ -101,7 +101,6 @@ def test_every_end_token_ends_an_answer(toy_model, toy_tokenizer):
     assert got > score_answers(toy_model, toy_tokenizer, ["ab"], ["ba"]).log_probability[0, 0]
 
 
-@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft asks for it
 def test_an_adapter_is_scored_too(toy_model, toy_tokenizer):
     plain = score_answers(toy_model, toy_tokenizer, PROMPTS, PROMPTS).log_probability
     adapted = get_peft_model(toy_model, LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM"))

@@ -15,7 +15,6 @@ from grpodyn.lora import dry_run, twin
 from grpodyn.lora.modules import Plan, peft_config, uniform
 
 # PEFT 0.21.2 asks transformers 5.24 under a name that it has deprecated.
-PEFT_DEPRECATION = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
 
 SIZES: dict[str, Any] = {
     "vocab_size": 128,
@@ -97,7 +96,6 @@ def test_methods_count_as_peft_counts(method) -> None:
     assert result.trainable == sum(module.adapter_parameters(8, method) for module in model.linear)
 
 
-@PEFT_DEPRECATION
 @pytest.mark.parametrize("model_type", ["qwen3", "gpt2"])
 def test_the_meta_twin_counts_what_a_real_model_trains(model_type) -> None:
     extra = GPT2 if model_type == "gpt2" else {}
@@ -191,7 +189,6 @@ def test_peft_refuses_what_the_twin_keeps_out() -> None:
         resolved(plan, model, target_modules=["in_proj", "out_proj"])
 
 
-@PEFT_DEPRECATION
 def test_an_adapter_past_the_forward_would_be_dead() -> None:
     # Why `dt_proj` is kept out of mamba: PEFT accepts it, but its weight is read directly, so no gradient reaches it.
     model = AutoModelForCausalLM.from_config(CONFIG_MAPPING["mamba"](**{**SIZES, "state_size": 8}))

@@ -14,20 +14,6 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-# TRL's and PEFT's own use of what other libraries have deprecated.
-THIRD_PARTY_WARNINGS = (
-    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning",
-    "ignore:`gradient_checkpointing_(en|dis)able` is deprecated:FutureWarning",
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            for warning in THIRD_PARTY_WARNINGS:
-                item.add_marker(pytest.mark.filterwarnings(warning))
-
-
 WORDS = ["<pad>", "<eos>", "<unk>", *"0123456789", "+", "=", "a", "b", "c", "d"]
 
 
