@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 # A float64 Gram matrix loses digits when the summands cancel; under this share of them the QR form is used.
@@ -22,8 +23,8 @@ class LowRank:
         right: shape (k, n); or (e, k, n).
     """
 
-    left: Tensor
-    right: Tensor
+    left: Float[Tensor, "*e m k"]
+    right: Float[Tensor, "*e k n"]
 
     def __post_init__(self) -> None:
         if self.left.shape[-1] != self.right.shape[-2] or self.left.shape[:-2] != self.right.shape[:-2]:
@@ -37,7 +38,7 @@ class LowRank:
         """Shape of the product."""
         return torch.Size((*self.left.shape[:-1], self.right.shape[-1]))
 
-    def squared_norm(self) -> Tensor:
+    def squared_norm(self) -> Float64[Tensor, ""]:
         """Return ‖left·right‖_F² as a 0-d float64 tensor on the factors' device; summed over a stack.
 
         ‖LR‖² = ⟨LᵀL, RRᵀ⟩ in float64 (in float32 it is several percent off), and by QR where that would cancel.
@@ -53,7 +54,7 @@ class LowRank:
         # Where the check would stall an accelerator, a cancelled sum may come out below zero.
         return total.clamp(min=0.0)
 
-    def singular_values(self) -> Tensor:
+    def singular_values(self) -> Float64[Tensor, "*e values"]:
         """Return the min(m, n) singular values, descending, float64, on the factors' device; those beyond k are 0.
 
         With L = Q₁R₁ and Rᵀ = Q₂R₂ the values of LR are those of the small core R₁R₂ᵀ.
@@ -68,28 +69,37 @@ class LowRank:
         return full
 
 
-def product(b: Tensor, a: Tensor, scale: float = 1.0) -> LowRank:
+def product(b: Float[Tensor, "m r"], a: Float[Tensor, "r n"], scale: float = 1.0) -> LowRank:
     """Return scale·B·A, a LoRA adapter's update of its weight.
 
     Args:
         b: shape (m, r).
         a: shape (r, n).
         scale: α/r, or what the adapter's variant puts in its place.
+
+    >>> product(torch.tensor([[3.0], [4.0]]), torch.tensor([[0.0, 1.0]]), scale=2.0).squared_norm()
+    tensor(100., dtype=torch.float64)
     """
     return LowRank(b.detach().double() * scale, a.detach().double())
 
 
-def difference(b1: Tensor, a1: Tensor, b0: Tensor, a0: Tensor, scale: float = 1.0) -> LowRank:
+def difference(
+    b1: Float[Tensor, "*e m r"],
+    a1: Float[Tensor, "*e r n"],
+    b0: Float[Tensor, "*e m r"],
+    a0: Float[Tensor, "*e r n"],
+    scale: float = 1.0,
+) -> LowRank:
     """Return scale·(B₁A₁ − B₀A₀) as stacked factors [B₁−B₀, B₀]·[A₁; A₁−A₀].
 
     The small differences are taken on the factors, where they are exact in float64, and not on two nearly equal
     products.
 
     Args:
-        b1: shape (m, r), after.
-        a1: shape (r, n), after.
-        b0: shape (m, r), before.
-        a0: shape (r, n), before.
+        b1: shape (m, r), after; or (e, m, r) for a stack of e experts.
+        a1: shape (r, n), after; or (e, r, n).
+        b0: shaped like b1, before.
+        a0: shaped like a1, before.
         scale: α/r, or what the adapter's variant puts in its place.
 
     >>> b, a = torch.tensor([[1.0]]), torch.tensor([[1.0]])
@@ -116,7 +126,7 @@ def joined(products: Sequence[LowRank]) -> LowRank:
     return LowRank(left, torch.cat([product.right for product in products], dim=-2))
 
 
-def squared_norms(products: Sequence[LowRank]) -> Tensor:
+def squared_norms(products: Sequence[LowRank]) -> Float64[Tensor, " n"]:
     """Return ‖·‖_F² of each product: `LowRank.squared_norm`, sharing kernel calls among products of one shape.
 
     Args:

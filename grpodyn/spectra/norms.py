@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import torch
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 # Equal elements (Adam's first step is ±lr everywhere) round the same way each time, so the error grows with the block:
@@ -25,7 +26,7 @@ _SMALL = 1 << 12
 _SMALLEST, _LARGEST = 1e-25, 1e38
 
 
-def squared_norm(x: Tensor) -> Tensor:
+def squared_norm(x: Float[Tensor, "*shape"]) -> Float64[Tensor, ""]:
     """Return ‖x‖_F² = Σ x_i², accurate to 1e-6 relative, of a tensor of any shape, layout and floating dtype.
 
     Half precision is widened piece by piece, so that memory stays bounded.
@@ -54,7 +55,7 @@ def squared_norm(x: Tensor) -> Tensor:
     return total if _SMALLEST < float(total) < _LARGEST else _squared_norm_float64(x)
 
 
-def squared_norms(tensors: Sequence[Tensor]) -> Tensor:
+def squared_norms(tensors: Sequence[Float[Tensor, "*shape"]]) -> Float64[Tensor, " n"]:
     """Return ‖x‖_F² of each tensor; `squared_norm` for many tensors, sharing kernel calls among small ones.
 
     Args:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from jaxtyping import Float, Float64
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -26,14 +27,15 @@ _COLUMNS = 128
 _SMALLEST, _LARGEST = 1e-100, 1e100
 
 
-def singular_values(x: Tensor | LowRank) -> NDArray[np.float64]:
+def singular_values(x: Float[Tensor, "*shape"] | LowRank) -> NDArray[np.float64]:
     """Return all singular values of a matrix, within 1e-5 relative of float64 `svdvals`; deterministic.
 
     Args:
         x: shape (m, n) of any floating dtype (a vector counts as (n, 1)), or the factors of such a matrix.
 
     Returns:
-        float64, shape (min(m, n),), descending, in x's unit. All nan if x holds NaN or Inf; zeros of a zero matrix.
+        float64, shape (min(m, n),), descending, in x's unit; of a stack of factors, one row per matrix. All nan if x
+        holds NaN or Inf; zeros of a zero matrix.
 
     Raises:
         ValueError: x has more than two dimensions.
@@ -69,7 +71,7 @@ def _largest(x: Tensor) -> float:
     return float(torch.maximum(-low, high))
 
 
-def _of_tall(matrix: Tensor) -> Tensor:
+def _of_tall(matrix: Float[Tensor, "m n"]) -> Float64[Tensor, " n"]:
     """Return the singular values of a finite matrix with at least as many rows as columns."""
     squares: Tensor = torch.linalg.eigvalsh(_gram_upper(matrix), UPLO="U").flip(0)
     if squares[-1] > _GRAM_TRUSTED * squares[0]:
@@ -89,7 +91,7 @@ def _pieces(matrix: Tensor, rows: int) -> Iterator[Tensor]:
         yield piece.double()
 
 
-def _gram_upper(matrix: Tensor) -> Tensor:
+def _gram_upper(matrix: Float[Tensor, "m n"]) -> Float64[Tensor, "n n"]:
     """Return MᵀM in float64, shape (n, n); the blocks below the diagonal stay 0."""
     n = matrix.shape[1]
     gram = torch.zeros(n, n, dtype=torch.float64, device=matrix.device)
@@ -100,7 +102,7 @@ def _gram_upper(matrix: Tensor) -> Tensor:
     return gram
 
 
-def _triangle(matrix: Tensor) -> Tensor:
+def _triangle(matrix: Float[Tensor, "m n"]) -> Float64[Tensor, "n n"]:
     """Return R of M = QR in float64, shape (n, n), piece by piece: the QR of [R; next rows] has the same R."""
     n = matrix.shape[1]
     triangle = torch.zeros(0, n, dtype=torch.float64, device=matrix.device)

@@ -16,8 +16,10 @@ def weighted_mean(values: Sequence[float | FloatArray], weights: Sequence[float]
     Weighted by ‖ΔWₑ‖_F², a rank is that of an average unit of squared movement: a matrix that did not move, whose rank
     is 0 by definition, says nothing about those that did.
 
-    >>> weighted_mean([4.0, 0.0], [2.0, 0.0]), weighted_mean([4.0, 2.0], [1.0, 3.0]), weighted_mean([0.0, 0.0], [0, 0])
-    (4.0, 2.5, 0.0)
+    >>> weighted_mean([4.0, 0.0], [2.0, 0.0]), weighted_mean([4.0, 2.0], [1.0, 3.0])
+    (4.0, 2.5)
+    >>> weighted_mean([0.0, 0.0], [0.0, 0.0])
+    0.0
     """
     if len(values) == 1:
         return float(values[0])

@@ -1,5 +1,6 @@
 """Low-rank matrices: against their dense product in float64."""
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -102,6 +103,11 @@ def test_norms_of_many_products_are_those_of_each():
     assert squared_norms([]).shape == (0,)
 
 
+def test_shapes_are_checked_while_tests_run():
+    with pytest.raises(jaxtyping.TypeCheckError, match="parameter .a."):
+        product(torch.zeros(4, 2), torch.zeros(3, 5))
+
+
 def test_zero_factors():
     # LoRA starts with B = 0: no movement, whatever A is.
     x = product(torch.zeros(6, 2), random(2, 5))
@@ -116,6 +122,8 @@ def test_nan_comes_through_the_norm():
 
 
 @pytest.mark.parametrize(("left", "right"), [((4, 2), (3, 5)), ((2, 4, 2), (3, 2, 5))])
-def test_factors_that_do_not_multiply(left: tuple[int, ...], right: tuple[int, ...]):
+def test_factors_that_do_not_multiply(left: tuple[int, ...], right: tuple[int, ...], monkeypatch: pytest.MonkeyPatch):
+    # Users run without the shape checker of these tests, which would speak first.
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
     with pytest.raises(ValueError, match="do not multiply; pass left"):
         LowRank(torch.zeros(left), torch.zeros(right))
