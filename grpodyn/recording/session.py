@@ -145,6 +145,7 @@ class Session:
             self.writer.declare_arrays(group, self._plan.arrays(group))
         if self._hooks.source is not None:
             self.writer.declare_reward_functions(reward_names(start.trainer))
+            self.writer.describe("rollouts", source=self._hooks.source)
 
     # The events of training, in their order.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,11 +64,13 @@ class GroupBuffer:
         self._dirty: set[str] = set()
         self._labels: dict[str, list[Any]] = {}
         self._labels_dirty = False
+        self._attributes: dict[str, Any] = {}
+        self._node_dirty = False
 
     @property
     def dirty(self) -> bool:
         """Whether a flush has something to write."""
-        return bool(self._dirty) or self._labels_dirty
+        return bool(self._dirty) or self._labels_dirty or self._node_dirty
 
     @property
     def axis_names(self) -> list[Any]:
@@ -77,6 +80,11 @@ class GroupBuffer:
     def declare(self, arrays: Mapping[str, ArraySpec]) -> None:
         """Add arrays; each appears on disk with its first value."""
         self.specs.update(arrays)
+
+    def describe(self, attributes: Mapping[str, Any]) -> None:
+        """Set attributes of the group."""
+        self._attributes.update(attributes)
+        self._node_dirty = True
 
     def label_axis(self, labels: Mapping[str, Sequence[Any]]) -> None:
         """Set the coordinates of the group's named axis; the axis may grow, never shrink."""
@@ -110,9 +118,10 @@ class GroupBuffer:
         """
         if not self.dirty:
             return
-        # The group's node changes with its labels only; arrays come and go beside it.
-        if self._labels_dirty or not (self._directory / NODE).exists():
+        # The group's node changes with its labels and attributes only; arrays come and go beside it.
+        if self._labels_dirty or self._node_dirty or not (self._directory / NODE).exists():
             self._write_node()
+            self._node_dirty = False
         if self._labels_dirty:
             dim = GROUP_AXES[self.name]
             for name, dtype in AXIS_COORDS[dim].items():
@@ -146,6 +155,7 @@ class GroupBuffer:
             OSError, ValueError, KeyError, RuntimeError: an array is damaged.
         """
         self.rows, self.sizes = rows, dict(sizes)
+        self._attributes = dict(json.loads((self._directory / NODE).read_bytes())["attributes"])
         if labels:
             self.label_axis(labels)
         coords = AXIS_COORDS[GROUP_AXES[self.name]]
@@ -168,4 +178,4 @@ class GroupBuffer:
 
     def _write_node(self) -> None:
         coordinates = ["step", "segment", *(AXIS_COORDS[GROUP_AXES[self.name]] if self._labels else ())]
-        write_group(self._directory, {"coordinates": " ".join(coordinates)})
+        write_group(self._directory, {**self._attributes, "coordinates": " ".join(coordinates)})

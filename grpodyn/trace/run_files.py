@@ -65,6 +65,10 @@ class RunFiles:
         """Add arrays to a group."""
         self._group(group).declare(arrays)
 
+    def describe(self, group: str, attributes: Mapping[str, Any]) -> None:
+        """Set attributes of a group."""
+        self._group(group).describe(attributes)
+
     def label(self, group: str, labels: Mapping[str, Sequence[Any]]) -> None:
         """Set the coordinates of a group's named axis."""
         self._group(group).label_axis(labels)

@@ -137,6 +137,15 @@ class TraceWriter:
         self._extend_axis("layer", indices)
         self._background.put(lambda: self._files.label("layers", {"layer": indices, "stack": names}))
 
+    def describe(self, group: str, **attributes: Any) -> None:
+        """Set attributes of a group, such as how its rows were taken.
+
+        Raises:
+            UnknownNameError: no such group.
+        """
+        self._specs_of(group)
+        self._background.put(lambda: self._files.describe(group, attributes))
+
     def declare_reward_functions(self, names: Sequence[str]) -> None:
         """Name the `reward_function` axis of `rollouts`; undeclared, it is numbered.
 

@@ -110,7 +110,7 @@ def test_rollouts_are_what_was_scored(recorded, arguments):
         assert batch["terminated"].values.ravel().tolist() == [float(ids[-1] in (0, 1)) for ids in call["ids"]]
         assert batch["advantage"].values.ravel().tolist() == trl_advantages[row]
     assert run.manifest.rewards == [{"name": "first", "weight": 1.0}, {"name": "second", "weight": 0.5}]
-    assert run.manifest.recorder["rollouts"] == "trainer"
+    assert rollouts.attrs["source"] == run.manifest.recorder["rollouts"] == "trainer"
     assert trl.__version__ in TESTED_TRL
 
 

@@ -135,6 +135,21 @@ def test_rollout_batches_of_different_sizes(tmp_path: Path) -> None:
     assert rollouts["prompt_id"].values.tolist() == [[0, 1, -1], [0, 1, 2], [0, -1, -1]]
 
 
+def test_a_groups_attributes_last(tmp_path: Path) -> None:
+    writer = TraceWriter.create(tmp_path / "run", Manifest())
+    writer.describe("rollouts", source="trainer")
+    writer.declare_reward_functions(["exact"])
+    writer.add_row("rollouts", 1, {"reward": np.ones((1, 2))})
+    writer.close("stopped_early")
+    writer = TraceWriter.resume(tmp_path / "run", 1)
+    writer.add_row("rollouts", 2, {"reward": np.zeros((1, 2))})
+    writer.describe("rollouts", note="after a resume")
+    writer.close("finished")
+    assert open_run(tmp_path / "run").rollouts.attrs == {"source": "trainer", "note": "after a resume"}
+    tree = xr.open_datatree(tmp_path / "run" / "trace.zarr", engine="zarr", consolidated=False)
+    assert tree["rollouts"].attrs["source"] == "trainer"
+
+
 def test_every_json_file_is_strict(make_run: RunMaker) -> None:
     path = make_run()
     writer = TraceWriter.resume(path, 12)
