@@ -174,8 +174,10 @@ def _effective(model: nn.Module, head: nn.Module | None) -> tuple[list[Effective
         # A quantised weight is packed: its shape is that of the factors' product.
         if prod(shape) != first.experts * first.a.shape[-1] * first.b.shape[0] and first.experts == 1:
             shape = _dense_shape(first)
-        where = place(model, f"{_base_path(model, first.module_name)}.{first.base_leaf}", shape, head)
-        as_matrices = matrices_of(where.owner, first.base_leaf, shape, where.kind)
+        # Codes may lie under another name: what they stand for is the weight.
+        target = name.rsplit(".", 1)[-1]
+        where = place(model, f"{_base_path(model, first.module_name)}.{target}", shape, head)
+        as_matrices = matrices_of(where.owner, target, shape, where.kind)
         info = _described(name, where.module, where.kind, "lora", where, as_matrices, first.a)
         entries.append(Effective(info, tuple(group), coded(where.owner, first.base_leaf)))
     return entries, unmeasured
