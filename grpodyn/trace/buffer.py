@@ -124,8 +124,8 @@ class GroupBuffer:
             self._node_dirty = False
         if self._labels_dirty:
             dim = GROUP_AXES[self.name]
-            for name, dtype in AXIS_COORDS[dim].items():
-                labels = self._labels.get(name, [])
+            for name, labels in self._labels.items():
+                dtype = AXIS_COORDS[dim][name]
                 write_labels(self._directory / name, dim, dtype, labels, axis_capacity(dim, self.sizes[dim]))
             self._labels_dirty = False
         if self._dirty:
@@ -145,8 +145,8 @@ class GroupBuffer:
             array.resize((self.rows, *(self.sizes.get(dim, 0) for dim in array.spec.dims[1:])))
         if self._labels:
             dim = GROUP_AXES[self.name]
-            for name, dtype in AXIS_COORDS[dim].items():
-                resize_labels(self._directory / name, dim, dtype, self.sizes[dim])
+            for name in self._labels:
+                resize_labels(self._directory / name, dim, AXIS_COORDS[dim][name], self.sizes[dim])
 
     def restore(self, rows: int, sizes: Mapping[str, int], labels: Mapping[str, Sequence[Any]]) -> None:
         """Take up a group that a former writer left, cut to `rows` committed rows.
@@ -177,5 +177,5 @@ class GroupBuffer:
         return (row_capacity(self.rows), *(axis_capacity(dim, self.sizes.get(dim, 0)) for dim in spec.dims[1:]))
 
     def _write_node(self) -> None:
-        coordinates = ["step", "segment", *(AXIS_COORDS[GROUP_AXES[self.name]] if self._labels else ())]
+        coordinates = ["step", "segment", *self._labels]
         write_group(self._directory, {**self._attributes, "coordinates": " ".join(coordinates)})

@@ -210,7 +210,9 @@ def _stored_labels(directory: Path, dim: str, sizes: Mapping[str, int]) -> dict[
     if not (directory / dim).is_dir():
         return {}
     size = sizes.get(dim, 0)
-    return {coord: read_labels(directory / coord, dtype, size) for coord, dtype in AXIS_COORDS[dim].items()}
+    # Traces of the first days lack the newest coordinates: they stay without, unless their tensors are declared again.
+    stored = {coord: dtype for coord, dtype in AXIS_COORDS[dim].items() if (directory / coord).is_dir()}
+    return {coord: read_labels(directory / coord, dtype, size) for coord, dtype in stored.items()}
 
 
 def _ends_with_newline(path: Path) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from grpodyn import open_run
+from grpodyn.trace.schema import TensorInfo
 from grpodyn.trace.writer import TraceWriter
 
 STORED = Path(__file__).parents[1] / "data" / "trace_v1"
@@ -40,3 +41,29 @@ def test_schema_1_can_be_resumed(synthetic: SimpleNamespace, tmp_path: Path) -> 
     writer.close("finished")
     run = open_run(path)
     np.testing.assert_array_equal(run.tensors["update_norm"].values, synthetic.expected(11, 4, 1))
+
+
+def test_a_first_trace_gets_the_newest_coordinates_when_its_tensors_are_declared_again(
+    synthetic: SimpleNamespace, tmp_path: Path
+) -> None:
+    assert not {"matrices", "layout"} & set(open_run(STORED).tensors.coords)
+    path = shutil.copytree(STORED, tmp_path / "run")
+    TraceWriter.resume(path, 10).close("finished")
+    assert not {"matrices", "layout"} & set(open_run(path).tensors.coords), "what is not known is not made up"
+    writer = TraceWriter.resume(path, 10)
+    names = ("q_proj", "k_proj", "v_proj", "o_proj")
+    old = open_run(STORED).tensors
+    writer.declare_tensors(
+        [
+            TensorInfo(str(name), 0, module, "", "expert", 2, 3, "float32", True, "full", 4, "out_in")
+            for name, module in zip(old["tensor"].values, names, strict=True)
+        ]
+    )
+    writer.close("finished")
+    run = open_run(path)
+    assert run.problems == []
+    assert run.tensors["matrices"].values.tolist() == [4] * 4
+    assert run.spectra["layout"].values.tolist() == ["out_in"] * 4
+    tree = xr.open_datatree(path / "trace.zarr", engine="zarr", consolidated=False)
+    assert tree["tensors"]["matrices"].values.tolist() == [4] * 4
+    tree.close()
