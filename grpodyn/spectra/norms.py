@@ -55,7 +55,7 @@ def squared_norm(x: Float[Tensor, "*shape"]) -> Float64[Tensor, ""]:
     return total if _SMALLEST < float(total) < _LARGEST else _squared_norm_float64(x)
 
 
-def squared_norms(tensors: Sequence[Float[Tensor, "*shape"]]) -> Float64[Tensor, " n"]:
+def squared_norms(tensors: Sequence[Float[Tensor, "..."]]) -> Float64[Tensor, " n"]:
     """Return ‖x‖_F² of each tensor; `squared_norm` for many tensors, sharing kernel calls among small ones.
 
     Args:
