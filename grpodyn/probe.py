@@ -38,6 +38,16 @@ class Need(StrEnum):
     """W_t − W_0."""
     BASE_WEIGHT = "base_weight"
     """W_0."""
+    CHANGED_BY_STEP = "changed_by_step"
+    """The elements whose stored bits the step changed: a count."""
+    CHANGED_SINCE_START = "changed_since_start"
+    """The elements with |w_t − w_0| > 10⁻³ max(|w_t|, |w_0|): a count."""
+    ELEMENTS = "elements"
+    """All elements: a count."""
+
+
+COUNTS = frozenset({Need.CHANGED_BY_STEP, Need.CHANGED_SINCE_START, Need.ELEMENTS})
+"""Needs that are counted, with `Sample.count`; of all others a sample gives the squared norm."""
 
 
 class Sample(Protocol):
@@ -45,6 +55,13 @@ class Sample(Protocol):
 
     def squared_norm(self, need: Need) -> torch.Tensor:
         """Return ‖·‖_F² of what `need` names as a 0-d float64 tensor; computed once however many probes ask."""
+        ...
+
+    def count(self, need: Need) -> torch.Tensor:
+        """Return the number of elements that `need`, one of `COUNTS`, names as a 0-d float64 tensor.
+
+        An estimate, and no whole number, where only some rows of the weight before the step are known.
+        """
         ...
 
 

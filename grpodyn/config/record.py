@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from grpodyn import registry
 from grpodyn.config.validation import StrictModel
 from grpodyn.errors import UnknownNameError
-from grpodyn.probe import Need, Probe
+from grpodyn.probe import COUNTS, Need, Probe
 
 Preset = Literal["light", "standard", "full"]
 PRESETS: Final[tuple[Preset, ...]] = ("light", "standard", "full")
@@ -80,8 +80,8 @@ def preset_cadence(preset: Preset, probe: Probe) -> int:
         return ENDS_ONLY if preset == "light" else 25
     if preset == "light":
         return 5
-    # A displacement reads the starting weights too, and changes slowly.
-    return 5 if Need.DELTA in probe.needs else 1
+    # A displacement reads the starting weights too, and changes slowly; a count takes a pass of its own.
+    return 5 if Need.DELTA in probe.needs or probe.needs & COUNTS else 1
 
 
 def due(cadence: int, step: int, *, first: int, last: int | None) -> bool:

@@ -1,4 +1,4 @@
-"""Reads one optimizer step: squared norms of everything that the step's probes need, each computed once."""
+"""Reads one optimizer step: squared norms and counts of all that the step's probes need, each computed once."""
 
 from __future__ import annotations
 
@@ -14,14 +14,19 @@ from grpodyn.naming.inventory import Frozen, Inventory
 from grpodyn.probe import FloatArray, Need, TensorProbe
 from grpodyn.recording.adapter_changes import Value, changes
 from grpodyn.recording.optimizers import IntendedSteps, Part
-from grpodyn.recording.pieces import Batch, Piece, batches, differences
+from grpodyn.recording.pieces import Batch, Piece, batches, differences, widened
 from grpodyn.recording.plan import LayerMap
 from grpodyn.recording.previous import PreviousWeights
 from grpodyn.recording.reference import Reference
-from grpodyn.recording.squares import Row, Squares
+from grpodyn.recording.sums import Row, Sums
+from grpodyn.spectra.changes import changed_bits, changed_noticeably
 from grpodyn.spectra.norms import squared_norms
 
-_OF_STEP = (Need.STEP, Need.INTENDED_STEP)
+_OF_STEP = (Need.STEP, Need.INTENDED_STEP, Need.CHANGED_BY_STEP)
+_OF_WEIGHT = (Need.BASE_WEIGHT, Need.PREVIOUS_WEIGHT)
+
+OF_DISPLACEMENT = frozenset({Need.DELTA, Need.CHANGED_SINCE_START, Need.BASE_WEIGHT, Need.ELEMENTS})
+"""What can be measured of the live weights at any time, without a step."""
 
 
 class Measurement:
@@ -47,7 +52,7 @@ class Measurement:
         self.previous = PreviousWeights(self._live, copy_limit) if needs & set(_OF_STEP) else None
         self._copied = batches(self.previous.copies) if self.previous else []
         self._base_squares: Tensor | None = None
-        self._squares = Squares(self._rows)
+        self._sums = Sums(self._rows)
         self.without_gradient: list[str] = []
         """Names of tensors that had no gradient at the last step that looked."""
 
@@ -59,7 +64,7 @@ class Measurement:
     def before_step(self, needs: Iterable[Need]) -> None:
         """Read gradients and the weights before the step. Call it when gradients are clipped."""
         wanted = set(needs)
-        self._squares = Squares(self._rows)
+        self._sums = Sums(self._rows)
         if Need.GRADIENT in wanted:
             self._gradients()
         if Need.PREVIOUS_WEIGHT in wanted:
@@ -70,38 +75,43 @@ class Measurement:
 
     @torch.no_grad()
     def after_step(self, needs: Iterable[Need]) -> dict[Need, Tensor]:
-        """Read what the step did; return the squared norms of the whole step, float64 of shape (rows,) by need.
+        """Read what the step did; return the sums of the whole step, float64 of shape (rows,) by need.
 
         nan stands where something could not be measured.
         """
         wanted = set(needs)
-        if self.previous is not None and Need.STEP in wanted:
-            self._steps(self.previous)
+        if self.previous is not None:
+            self._steps(self.previous, wanted)
         if self.previous is not None and Need.INTENDED_STEP in wanted and self.intended.unavailable is None:
             self._intended_steps(self.previous)
-        if Need.DELTA in wanted:
-            self._deltas()
-        squares = self._squares.collect()
-        base = self._bases() if wanted & {Need.BASE_WEIGHT, Need.PREVIOUS_WEIGHT} else None
+        self._deltas(wanted)
+        sums = self._sums.collect()
+        base = self._bases() if wanted & set(_OF_WEIGHT) else None
         if base is not None:
-            squares[Need.BASE_WEIGHT] = base
+            sums[Need.BASE_WEIGHT] = base
             if Need.PREVIOUS_WEIGHT in wanted:
                 # The weight under an adapter does not move.
-                squares[Need.PREVIOUS_WEIGHT][self._adapted] = base[self._adapted]
-        for name in wanted - squares.keys():
-            squares[name] = torch.full((self._rows,), torch.nan, dtype=torch.float64)
-        return squares
+                sums[Need.PREVIOUS_WEIGHT][self._adapted] = base[self._adapted]
+        if Need.ELEMENTS in wanted:
+            sums[Need.ELEMENTS] = self._elements
+        for name in wanted - sums.keys():
+            sums[name] = torch.full((self._rows,), torch.nan, dtype=torch.float64)
+        return sums
 
     @torch.no_grad()
-    def displacement(self) -> dict[Need, Tensor]:
-        """Return the squared norms that tell the displacement of the live weights alone."""
-        self._squares = Squares(self._rows)
-        return self.after_step({Need.DELTA, Need.BASE_WEIGHT})
+    def displacement(self, needs: Iterable[Need]) -> dict[Need, Tensor]:
+        """Return the sums that tell how far the live weights are from the start, without a step.
+
+        Args:
+            needs: some of `OF_DISPLACEMENT`.
+        """
+        self._sums = Sums(self._rows)
+        return self.after_step(OF_DISPLACEMENT & set(needs))
 
     @property
     def measured(self) -> dict[Need, set[int]]:
         """Rows that the last step measured, by need."""
-        return {need: self._squares.measured(need) for need in Need}
+        return {need: self._sums.measured(need) for need in Need}
 
     def has_start(self, row: int) -> bool:
         """Return whether W_0 of a stored tensor is known."""
@@ -141,11 +151,16 @@ class Measurement:
         return self._reference.piece(Piece(place), parameter)
 
     @property
+    def _elements(self) -> Tensor:
+        sizes = [info.rows * info.cols * info.matrices for info in self._inventory.infos]
+        return torch.tensor(sizes, dtype=torch.float64)
+
+    @property
     def _adapted(self) -> slice:
         return slice(len(self._live), self._rows)
 
     def _add(self, need: Need, batch: Batch, values: list[Tensor]) -> None:
-        self._squares.add(need, [piece.index for piece in batch], squared_norms(values))
+        self._sums.add(need, [piece.index for piece in batch], squared_norms(values))
 
     def _gradients(self) -> None:
         self.without_gradient = [entry.info.name for entry in self._inventory.stored if entry.parameter.grad is None]
@@ -155,12 +170,17 @@ class Measurement:
                 Need.GRADIENT, batch, [piece.of(gradient) for piece, gradient in gradients if gradient is not None]
             )
 
-    def _steps(self, previous: PreviousWeights) -> None:
-        for batch in self._copied:
+    def _steps(self, previous: PreviousWeights, wanted: set[Need]) -> None:
+        norms, counts = Need.STEP in wanted, Need.CHANGED_BY_STEP in wanted
+        for batch in self._copied if norms or counts else ():
             after = [piece.of(previous.matching(piece.index, self._live[piece.index].detach())) for piece in batch]
             before = [piece.of(previous.copies[piece.index]) for piece in batch]
-            self._add_scaled(Need.STEP, batch, differences(after, before), previous)
-        self._add_adapted(Need.STEP, lambda factor: factor.detach(), self._before(previous))
+            if norms:
+                self._add_scaled(Need.STEP, batch, squared_norms(differences(after, before)), previous)
+            if counts:
+                self._add_scaled(Need.CHANGED_BY_STEP, batch, changed_bits(after, before), previous)
+        if norms:
+            self._add_adapted(Need.STEP, lambda factor: factor.detach(), self._before(previous))
 
     def _intended_steps(self, previous: PreviousWeights) -> None:
         self.intended.refresh()
@@ -169,7 +189,7 @@ class Measurement:
         for batch in self._copied:
             parts = [self._part(previous, piece) for piece in batch]
             steps = self.intended.steps(parts)
-            self._add_scaled(Need.INTENDED_STEP, batch, steps, previous)
+            self._add_scaled(Need.INTENDED_STEP, batch, squared_norms(steps), previous)
             for piece, part, step in zip(batch, parts, steps, strict=True):
                 if id(part.parameter) in factors:
                     key = id(part.parameter)
@@ -195,79 +215,85 @@ class Measurement:
 
         return value
 
-    def _deltas(self) -> None:
-        for batch in self._batches:
+    def _deltas(self, wanted: set[Need]) -> None:
+        norms, counts = Need.DELTA in wanted, Need.CHANGED_SINCE_START in wanted
+        for batch in self._batches if norms or counts else ():
             known = [piece for piece in batch if self._reference.tensors[piece.index] is not None]
             if not known:
                 continue
             live = [piece.of(self._live[piece.index]) for piece in known]
             start = [self._reference.piece(piece, self._live[piece.index]) for piece in known]
-            self._add(Need.DELTA, known, differences(live, start))
-        self._add_adapted(Need.DELTA, lambda factor: factor.detach(), self.start_of)
+            if norms:
+                self._add(Need.DELTA, known, differences(live, start))
+            if counts:
+                changed = changed_noticeably(widened(live), widened(start))
+                self._sums.add(Need.CHANGED_SINCE_START, [piece.index for piece in known], changed)
+        if norms:
+            self._add_adapted(Need.DELTA, lambda factor: factor.detach(), self.start_of)
 
-    def _add_scaled(self, need: Need, batch: Batch, values: list[Tensor], previous: PreviousWeights) -> None:
-        squares = squared_norms(values)
+    def _add_scaled(self, need: Need, batch: Batch, sums: Tensor, previous: PreviousWeights) -> None:
         if any(previous.is_sampled(piece.index) for piece in batch):
             scales = torch.tensor([previous.scale(piece.index) for piece in batch], dtype=torch.float64)
-            squares = squares * scales.to(squares.device)
-        self._squares.add(need, [piece.index for piece in batch], squares)
+            sums = sums * scales.to(sums.device)
+        self._sums.add(need, [piece.index for piece in batch], sums)
 
     def _add_adapted(self, need: Need, after: Value, before: Value) -> None:
         found = changes(self._inventory.effective, after, before)
         if found.places:
-            self._squares.add(need, [len(self._live) + place for place in found.places], found.squares)
+            self._sums.add(need, [len(self._live) + place for place in found.places], found.squares)
 
     def _bases(self) -> Tensor:
         """Return ‖W_0‖_F² of every row, read once."""
         if self._base_squares is None:
-            squares = Squares(self._rows)
+            sums = Sums(self._rows)
             for batch in self._batches:
                 known = [piece for piece in batch if self._reference.tensors[piece.index] is not None]
                 starts = [self._reference.piece(piece, self._live[piece.index]) for piece in known]
                 if known:
-                    squares.add(Need.BASE_WEIGHT, [piece.index for piece in known], squared_norms(starts))
+                    sums.add(Need.BASE_WEIGHT, [piece.index for piece in known], squared_norms(starts))
             for place, entry in enumerate(self._inventory.effective):
                 values = entry.base_values()
                 if values is not None:
-                    squares.add(Need.BASE_WEIGHT, [len(self._live) + place], squared_norms([values]))
+                    sums.add(Need.BASE_WEIGHT, [len(self._live) + place], squared_norms([values]))
             nowhere = torch.full((self._rows,), torch.nan, dtype=torch.float64)
-            self._base_squares = squares.collect().get(Need.BASE_WEIGHT, nowhere)
+            self._base_squares = sums.collect().get(Need.BASE_WEIGHT, nowhere)
         return self._base_squares
 
 
-def tensor_values(probe: TensorProbe, squares: dict[Need, Tensor], rows: int) -> FloatArray:
+def tensor_values(probe: TensorProbe, measured: dict[Need, Tensor], rows: int) -> FloatArray:
     """Return a per-tensor probe's values, shape (rows,); nan where they are not finite."""
-    return _finite(probe.compute(*_sums(probe, squares, range(rows)).T))
+    return _finite(probe.compute(*_sums(probe, measured, range(rows)).T))
 
 
 def layer_values(
-    probe: TensorProbe, squares: dict[Need, Tensor], layers: LayerMap, frozen: dict[Need, Tensor]
+    probe: TensorProbe, measured: dict[Need, Tensor], layers: LayerMap, frozen: dict[Need, Tensor]
 ) -> FloatArray:
     """Return a per-layer probe's values, shape (layers,), from sums over each layer's tensors.
 
     Args:
         probe: the probe.
-        squares: squared norms of the rows of the tensor axis.
+        measured: sums of the rows of the tensor axis.
         layers: which rows make up a layer.
-        frozen: squared norms of the frozen parameters: nothing but their weight is not 0.
+        frozen: sums of the frozen parameters.
     """
     totals = []
     for rows, still in zip(layers.rows, layers.frozen, strict=True):
-        totals.append(_sums(probe, squares, rows).sum(0) + _sums(probe, frozen, still).sum(0))
+        totals.append(_sums(probe, measured, rows).sum(0) + _sums(probe, frozen, still).sum(0))
     values = _finite(probe.compute(*np.asarray(totals).T))
     return np.where(layers.complete, values, np.nan)
 
 
-def frozen_squares(entries: Sequence[Frozen]) -> dict[Need, Tensor]:
-    """Return the squared norms of parameters that do not move: zero for all but the weight itself."""
+def frozen_sums(entries: Sequence[Frozen]) -> dict[Need, Tensor]:
+    """Return the sums of parameters that do not move: zero for all but the weight itself and its size."""
     weights = torch.full((len(entries),), torch.nan, dtype=torch.float64)
+    elements = weights.clone()
     for i, entry in enumerate(entries):
         # Decoded one at a time: a quantized model is small because its values are nowhere at once.
         values = entry.values()
         if values is not None:
-            weights[i] = squared_norms([values])[0].cpu()
+            weights[i], elements[i] = squared_norms([values])[0].cpu(), values.numel()
     still = torch.zeros(len(entries), dtype=torch.float64)
-    return {need: weights if need in (Need.BASE_WEIGHT, Need.PREVIOUS_WEIGHT) else still for need in Need}
+    return dict.fromkeys(Need, still) | dict.fromkeys(_OF_WEIGHT, weights) | {Need.ELEMENTS: elements}
 
 
 def unknown_updates(previous: PreviousWeights | None, inventory: Inventory) -> list[Unmeasured]:
@@ -286,9 +312,9 @@ def unknown_updates(previous: PreviousWeights | None, inventory: Inventory) -> l
     return [Unmeasured(f"update of {len(sampled)} adapted weights", why)]
 
 
-def _sums(probe: TensorProbe, squares: dict[Need, Tensor], rows: Iterable[int]) -> NDArray[np.float64]:
+def _sums(probe: TensorProbe, measured: dict[Need, Tensor], rows: Iterable[int]) -> NDArray[np.float64]:
     """Return the additive sums of some rows, shape (rows, sums)."""
-    sums = [probe.measure(Row(squares, row)) for row in rows]
+    sums = [probe.measure(Row(measured, row)) for row in rows]
     if not sums:
         width = len(probe.measure(Row({need: torch.zeros(1, dtype=torch.float64) for need in Need}, 0)))
         return np.zeros((0, width))

@@ -43,9 +43,9 @@ class Notes:
                 tensors=names[:_SHOWN],
             )
 
-    def not_finite(self, step: int, squares: dict[Need, Tensor], measured: dict[Need, set[int]]) -> None:
+    def not_finite(self, step: int, sums: dict[Need, Tensor], measured: dict[Need, set[int]]) -> None:
         """Note the first step and tensor with NaN or Inf, for each thing that is measured."""
-        for need, values in squares.items():
+        for need, values in sums.items():
             rows = sorted(row for row in measured.get(need, ()) if not bool(values[row].isfinite()))
             if rows:
                 name = self._inventory.infos[rows[0]].name

@@ -13,7 +13,7 @@ from torch import nn
 from grpodyn.config.record import RecordConfig
 from grpodyn.naming.adapters import Unmeasured
 from grpodyn.naming.inventory import Inventory
-from grpodyn.probe import Need
+from grpodyn.probe import COUNTS, Need
 from grpodyn.recording import facts
 from grpodyn.recording.measurement import Measurement, unknown_updates
 from grpodyn.recording.plan import Plan, describe_cadence
@@ -45,8 +45,12 @@ def left_out(
 ) -> list[Unmeasured]:
     """Return everything that is not recorded, and why."""
     out = [*inventory.unmeasured, *reference.unmeasured, *unknown_updates(measurement.previous, inventory)]
-    if measurement.intended.unavailable is not None and Need.INTENDED_STEP in plan.needs():
-        out.append(Unmeasured("update_norm_intended", measurement.intended.unavailable))
+    if measurement.intended.unavailable is not None:
+        names = [name for name, probe in plan.probes.items() if Need.INTENDED_STEP in probe.needs]
+        out += [Unmeasured(name, measurement.intended.unavailable) for name in names]
+    if inventory.effective and plan.needs() & COUNTS:
+        why = "they are never formed as dense matrices; their factors have changed fractions of their own"
+        out.append(Unmeasured(f"changed fractions of {len(inventory.effective)} effective updates", why))
     if inventory.effective and Need.GRADIENT in plan.needs():
         why = "the gradient of an adapted weight is never computed; its factors have their own"
         out.append(Unmeasured(f"gradient of {len(inventory.effective)} adapted weights", why))
@@ -106,7 +110,7 @@ def recorder_facts(
     methods = {
         name: of_step if Need.STEP in probe.needs else "from the optimizer's state"
         for name, probe in plan.probes.items()
-        if probe.needs & {Need.STEP, Need.INTENDED_STEP}
+        if probe.needs & {Need.STEP, Need.INTENDED_STEP, Need.CHANGED_BY_STEP}
     }
     return {
         "preset": config.preset,

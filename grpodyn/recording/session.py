@@ -20,7 +20,7 @@ from grpodyn.recording.boundary import Boundary
 from grpodyn.recording.completions import CompletionFiles
 from grpodyn.recording.cost import RecorderCost
 from grpodyn.recording.directory import open_writer
-from grpodyn.recording.measurement import Measurement, frozen_squares, layer_values, tensor_values
+from grpodyn.recording.measurement import OF_DISPLACEMENT, Measurement, frozen_sums, layer_values, tensor_values
 from grpodyn.recording.notes import Notes
 from grpodyn.recording.opening import Start, announcement, left_out, manifest_fields, recorder_facts
 from grpodyn.recording.plan import Plan, map_layers
@@ -32,7 +32,6 @@ from grpodyn.trace.manifest import Manifest, RunStatus
 logger = logging.getLogger("grpodyn")
 
 _PATIENCE_SECONDS = 10.0
-_OF_DISPLACEMENT = frozenset({Need.DELTA, Need.BASE_WEIGHT})
 
 
 @dataclass
@@ -169,14 +168,14 @@ class Session:
         self._step = step
         if not self._in_step:
             self._notes.once(step, "no gradients or updates", "the trainer did not call on_pre_optimizer_step")
-            self._needs = self._needs & _OF_DISPLACEMENT
+            self._needs = self._needs & OF_DISPLACEMENT
         self._in_step, self._done = False, step
         if Need.INTENDED_STEP in self._needs and self._measurement.intended.was_skipped:
             self._notes.once(step, "optimizer step skipped", "gradients overflowed under mixed precision")
-        squares = self._measurement.after_step(self._needs)
-        self._notes.not_finite(step, squares, self._measurement.measured)
+        sums = self._measurement.after_step(self._needs)
+        self._notes.not_finite(step, sums, self._measurement.measured)
         self._held = _Held(step)
-        self._compute(self._held, self._plan.tensor_probes_at(step), squares)
+        self._compute(self._held, self._plan.tensor_probes_at(step), sums)
         self._spectra.advance(step)
 
     def step_ends(self, step: int, *, stopping: bool, saving: bool) -> None:
@@ -225,23 +224,23 @@ class Session:
 
     # What they do.
 
-    def _compute(self, held: _Held, probes: Mapping[str, TensorProbe], squares: dict[Need, Tensor]) -> None:
+    def _compute(self, held: _Held, probes: Mapping[str, TensorProbe], sums: dict[Need, Tensor]) -> None:
         for name, probe in probes.items():
             if probe.group == "layers":
                 size, measure = len(self._layers.layers), self._layer_values
             else:
                 size, measure = len(self._inventory.infos), self._tensor_values
             if size:
-                values = self.boundary.run(name, measure, probe, squares)
+                values = self.boundary.run(name, measure, probe, sums)
                 held.rows.setdefault(probe.group, {})[name] = np.full(size, np.nan) if values is None else values
 
-    def _tensor_values(self, probe: TensorProbe, squares: dict[Need, Tensor]) -> FloatArray:
-        return tensor_values(probe, squares, len(self._inventory.infos))
+    def _tensor_values(self, probe: TensorProbe, sums: dict[Need, Tensor]) -> FloatArray:
+        return tensor_values(probe, sums, len(self._inventory.infos))
 
-    def _layer_values(self, probe: TensorProbe, squares: dict[Need, Tensor]) -> FloatArray:
+    def _layer_values(self, probe: TensorProbe, sums: dict[Need, Tensor]) -> FloatArray:
         if self._frozen is None:
-            self._frozen = frozen_squares(self._inventory.frozen)
-        return layer_values(probe, squares, self._layers, self._frozen)
+            self._frozen = frozen_sums(self._inventory.frozen)
+        return layer_values(probe, sums, self._layers, self._frozen)
 
     def _complete_held(self) -> None:
         """Add the displacement to the held rows, if it was not due at their step."""
@@ -250,9 +249,10 @@ class Session:
             return
         present = {name for values in held.rows.values() for name in values}
         probes = self._plan.tensor_probes.items()
-        left = {name: probe for name, probe in probes if name not in present and probe.needs <= _OF_DISPLACEMENT}
+        left = {name: probe for name, probe in probes if name not in present and probe.needs <= OF_DISPLACEMENT}
         if left:
-            self._compute(held, left, self._measurement.displacement())
+            needs = frozenset().union(*(probe.needs for probe in left.values()))
+            self._compute(held, left, self._measurement.displacement(needs))
 
     def _release(self) -> None:
         held, self._held = self._held, None

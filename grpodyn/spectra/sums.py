@@ -21,6 +21,17 @@ def root(squares: FloatArray) -> FloatArray:
     return np.sqrt(np.where(np.isfinite(squares), squares, np.nan))
 
 
+def share(part: FloatArray, whole: FloatArray) -> FloatArray:
+    """Return part/whole; nan where either is not finite or the whole is 0.
+
+    >>> share(np.array([1.0, 0.0, np.nan]), np.array([4.0, 0.0, 1.0]))
+    array([0.25,  nan,  nan])
+    """
+    part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
+    known = np.isfinite(part) & np.isfinite(whole) & (whole > 0.0)
+    return np.where(known, part, np.nan) / np.where(known, whole, 1.0)
+
+
 def root_ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
     """Return √numerator/√denominator; nan where either is not finite or the denominator is 0.
 

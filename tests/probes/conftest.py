@@ -23,6 +23,11 @@ class PlainSample:
     def squared_norm(self, need: Need) -> torch.Tensor:
         return squared_norm(self.tensors[need])
 
+    def count(self, need: Need) -> torch.Tensor:
+        # A test gives the mask of what is counted; of all elements, any tensor of their shape.
+        mask = self.tensors[need]
+        return torch.tensor(mask.numel() if need == Need.ELEMENTS else int(mask.sum()), dtype=torch.float64)
+
 
 @pytest.fixture
 def measure() -> Callable[..., float]:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from grpodyn import registry
-from grpodyn.probe import Need, Probe, SpectralProbe, TensorProbe
+from grpodyn.probe import COUNTS, Need, Probe, SpectralProbe, TensorProbe
 from grpodyn.spectra.norms import squared_norm
 from grpodyn.trace.manifest import Manifest
 from grpodyn.trace.reader import open_run
@@ -41,8 +41,15 @@ class StrictSample:
         self.asked: set[Need] = set()
 
     def squared_norm(self, need: Need) -> torch.Tensor:
+        assert need not in COUNTS
         self.asked.add(need)
         return squared_norm(self.tensors[need])
+
+    def count(self, need: Need) -> torch.Tensor:
+        assert need in COUNTS
+        self.asked.add(need)
+        tensor = self.tensors[need]
+        return torch.count_nonzero(tensor > 0 if need != Need.ELEMENTS else torch.ones_like(tensor)).double()
 
 
 def test_the_first_catalogue_is_there():

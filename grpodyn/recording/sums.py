@@ -1,4 +1,4 @@
-"""Squared norms of one step, gathered on the devices and brought to the CPU in one transfer each."""
+"""Additive sums of one step, gathered on the devices and brought to the CPU in one transfer each."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor
 from grpodyn.probe import Need
 
 
-class Squares:
-    """‖·‖_F² by need and row, as parts that add up.
+class Sums:
+    """Squared norms and counts by need and row, as parts that add up.
 
     Args:
         rows: length of the tensor axis.
@@ -23,15 +23,15 @@ class Squares:
         self.rows = rows
         self._parts: dict[Need, list[tuple[Sequence[int], Tensor]]] = defaultdict(list)
 
-    def add(self, need: Need, rows: Sequence[int], squares: Tensor) -> None:
-        """Add parts: `squares[i]` belongs to `rows[i]`. A row may come in several parts.
+    def add(self, need: Need, rows: Sequence[int], sums: Tensor) -> None:
+        """Add parts: `sums[i]` belongs to `rows[i]`. A row may come in several parts.
 
         Args:
             need: what was measured.
             rows: n places on the tensor axis.
-            squares: float64, shape (n,), on any device.
+            sums: float64, shape (n,), on any device.
         """
-        self._parts[need].append((rows, squares))
+        self._parts[need].append((rows, sums))
 
     def measured(self, need: Need) -> set[int]:
         """Return the rows that have at least one part."""
@@ -41,14 +41,14 @@ class Squares:
         """Return float64 CPU tensors of shape (rows,); nan where nothing was measured."""
         by_device: dict[torch.device, list[Tensor]] = defaultdict(list)
         for parts in self._parts.values():
-            for _, squares in parts:
-                by_device[squares.device].append(squares)
+            for _, sums in parts:
+                by_device[sums.device].append(sums)
         values = {device: iter(_split_on_cpu(tensors)) for device, tensors in by_device.items()}
         collected = {}
         for need, parts in self._parts.items():
             total = torch.zeros(self.rows, dtype=torch.float64)
-            for rows, squares in parts:
-                total.index_add_(0, torch.tensor(rows, dtype=torch.int64), next(values[squares.device]))
+            for rows, sums in parts:
+                total.index_add_(0, torch.tensor(rows, dtype=torch.int64), next(values[sums.device]))
             missing = torch.ones(self.rows, dtype=torch.bool)
             missing[list(self.measured(need))] = False
             collected[need] = total.masked_fill_(missing, torch.nan)
@@ -63,13 +63,20 @@ def _split_on_cpu(tensors: list[Tensor]) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class Row:
-    """One row's squared norms: the `Sample` that probes get."""
+    """One row's sums: the `Sample` that probes get."""
 
-    squares: dict[Need, Tensor]
+    measured: dict[Need, Tensor]
     index: int
 
     def squared_norm(self, need: Need) -> Tensor:
         """Return ‖·‖_F² of what `need` names as a 0-d float64 tensor; nan where it could not be measured."""
-        if need not in self.squares:
+        return self._sum(need)
+
+    def count(self, need: Need) -> Tensor:
+        """Return the number of elements that `need` names as a 0-d float64 tensor; nan where it was not counted."""
+        return self._sum(need)
+
+    def _sum(self, need: Need) -> Tensor:
+        if need not in self.measured:
             return torch.tensor(torch.nan, dtype=torch.float64)
-        return self.squares[need][self.index]
+        return self.measured[need][self.index]
