@@ -132,7 +132,7 @@ def _undecodable(frozen: list[Frozen], effective: list[Effective]) -> list[Unmea
     places = [(entry.coded, entry.layer, entry.stack) for entry in frozen]
     places += [(entry.coded, entry.info.layer, entry.info.stack) for entry in effective]
     unknown = Counter(
-        (layer, stack, f"{codes.why}, which a {type(codes.owner).__name__} does not decode")
+        (layer, stack, f"{codes.why}, which {type(codes.owner).__name__} does not decode")
         for codes, layer, stack in places
         if codes is not None and not codes.is_known
     )

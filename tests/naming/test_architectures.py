@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -618,3 +619,11 @@ def test_every_parameter_is_where_the_table_says(family: Family, tiny):
 
 def test_the_table_covers_many_families():
     assert len({family.model_type or family.name for family in FAMILIES}) >= 60
+
+
+def test_every_kind_is_on_the_page_about_the_schema():
+    page = (Path(__file__).parents[2] / "docs" / "trace-schema.md").read_text()
+    table = page.partition("`kind` is one of")[2].partition("`layout` is")[0]
+    explained = {kind for line in table.splitlines() for kind in line.strip("| ").split(" | ")[0].split(", ")}
+    found = {row["kind"] for family in FAMILIES for row in expected(family).values()}
+    assert found | {"lora_factor"} == explained - {"", "kind", "---|---"}
