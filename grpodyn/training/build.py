@@ -68,7 +68,6 @@ def build_trainer(
         manifest={
             "config": config.to_dict(),
             "dataset": data.describe(config.task),
-            "rewards": [reward.model_dump() for reward in config.rewards],
         },
     )
     try:

@@ -112,6 +112,17 @@ def test_nothing_is_left_to_train(finished) -> None:
     assert open_run(path).status == "finished"
 
 
+def test_a_finished_run_can_be_made_longer_and_its_manifest_says_so(tmp_path) -> None:
+    path = tmp_path / "run"
+    train(run.embedded([*SMALL, "grpo.max_steps=2"]), path, Screen())
+    longer = run.embedded([*SMALL, "grpo.max_steps=4"])
+    train(longer, path, Screen(), resume=True)
+    recorded = open_run(path)
+    assert (recorded.status, recorded.last_step) == ("finished", 4)
+    assert recorded.tensors["step"].values.tolist() == [1, 2, 3, 4]
+    assert recorded_config(path) == longer
+
+
 def test_ctrl_c_ends_cleanly_and_the_resumed_run_ends_as_if_never_stopped(finished, tmp_path) -> None:
     path = tmp_path / "run"
     handler = signal.getsignal(signal.SIGINT)
