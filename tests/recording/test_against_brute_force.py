@@ -73,7 +73,12 @@ def replayed_adamw(watcher, weight_decay: float, betas=(0.9, 0.999), eps=1e-8):
 
 @pytest.mark.parametrize(
     "batching",
-    [batching_case(1, 1), batching_case(1, 2, marks=SLOW), batching_case(4, 1, marks=SLOW), batching_case(4, 2)],
+    [
+        batching_case(1, 1, marks=SLOW),
+        batching_case(1, 2, marks=SLOW),
+        batching_case(4, 1, marks=SLOW),
+        batching_case(4, 2),
+    ],
 )
 def test_full_fine_tuning(tmp_path: Path, make_trainer, watcher, batching):
     recorder = Recorder(tmp_path / "run", EVERY_STEP)
@@ -145,7 +150,7 @@ def check_spectra(run, delta_at):
 @pytest.mark.parametrize(
     ("batching", "rslora"),
     [
-        batching_case(1, 1, False),
+        batching_case(1, 1, False, marks=SLOW),
         batching_case(1, 2, False, marks=SLOW),
         batching_case(4, 1, False, marks=SLOW),
         batching_case(4, 2, False, marks=SLOW),

@@ -39,6 +39,7 @@ def test_a_second_training_records_beside_the_first(tmp_path: Path, make_trainer
     assert {open_run(tmp_path / name).status for name in ("run", "run-2")} == {"finished"}
 
 
+@pytest.mark.slow
 def test_a_locked_directory_is_left_alone(tmp_path: Path, make_trainer):
     """Two trainers at once on one directory: the second records beside it."""
     other = Recorder(tmp_path / "run")
@@ -81,6 +82,7 @@ def test_an_early_stop_still_measures_the_last_step(tmp_path: Path, make_trainer
     assert np.isfinite(run.layers["layer_delta"].values[-1]).all()
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_a_whole_run(tmp_path: Path, make_trainer):
     class Interrupt(TrainerCallback):
         def on_step_begin(self, args, state, control, **kwargs):
@@ -110,7 +112,9 @@ def resumed_run(tmp_path: Path, make_trainer, watchers, load, **arguments):
     return open_run(tmp_path / "run")
 
 
-@pytest.mark.parametrize("source", ["base", "checkpoint", "lora"])
+@pytest.mark.parametrize(
+    "source", ["checkpoint", pytest.param("base", marks=pytest.mark.slow), pytest.param("lora", marks=pytest.mark.slow)]
+)
 def test_a_resume_appends_and_keeps_where_the_run_began(
     tmp_path: Path, make_trainer, make_model, make_watcher, tokenizer, source
 ):
@@ -138,6 +142,7 @@ def test_a_resume_appends_and_keeps_where_the_run_began(
         assert float(run.tensors["delta_norm"].sel(tensor=recorded)[-1]) == pytest.approx(true, rel=1e-5, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_a_lost_start_is_not_guessed(tmp_path: Path, make_trainer, make_model, tokenizer):
     path = tmp_path / "model"
     make_model().save_pretrained(path)
@@ -154,6 +159,7 @@ def test_a_lost_start_is_not_guessed(tmp_path: Path, make_trainer, make_model, t
     assert any("gone or changed" in event["why"] for event in run.events)
 
 
+@pytest.mark.slow
 def test_a_resume_without_a_run_starts_one(tmp_path: Path, make_trainer, caplog):
     saving = {"save_strategy": "steps", "save_steps": 2}
     make_trainer(callbacks=[], max_steps=2, **saving).train()

@@ -38,6 +38,7 @@ def test_a_probe_that_raises_leaves_nan_and_one_event(tmp_path: Path, make_train
     assert run.manifest.recorder["faults"] == {"grad_norm": 4}
 
 
+@pytest.mark.slow
 def test_a_spectral_probe_that_raises_on_the_worker(tmp_path: Path, make_trainer, monkeypatch):
     probe = registry.probe("stable_rank")
 
@@ -135,6 +136,7 @@ def test_missing_gradients_are_not_zero(tmp_path: Path, make_model, tokenizer):
     assert event["tensors"] == ["model.norm.weight"]
 
 
+@pytest.mark.slow
 def test_the_first_step_of_a_fresh_adapter_is_no_fault(tmp_path: Path, make_trainer):
     """B is zero at the start, so A's first gradient is exactly 0: a measured zero (fact 6, A11)."""
     from peft import LoraConfig  # noqa: PLC0415
@@ -182,6 +184,7 @@ def test_names_that_collapse_refuse_the_recording_and_not_the_training(tmp_path:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_an_unknown_optimizer_has_no_intended_step(tmp_path: Path, make_trainer):
     """Adafactor scales steps by the parameter: nothing is guessed from its learning rate (A17)."""
     make_trainer(callbacks=[Recorder(tmp_path / "run")], max_steps=2, optim="adafactor").train()
@@ -208,6 +211,7 @@ def test_reports_the_first_of_each_kind_and_counts_all():
         boundary.run("a", fail, KeyboardInterrupt())
 
 
+@pytest.mark.slow
 def test_the_writer_is_closed_even_if_closing_fails(tmp_path: Path, make_trainer, monkeypatch):
     monkeypatch.setattr("grpodyn.recording.spectral_rows.SpectralRows.close", lambda self: 1 / 0)
     make_trainer(callbacks=[Recorder(tmp_path / "run")], max_steps=1).train()

@@ -85,11 +85,16 @@ def recorded(tmp_path: Path, make_trainer, make_dataset, monkeypatch):
 @pytest.mark.parametrize(
     "arguments",
     [
-        {},
-        {"num_iterations": 2, "gradient_accumulation_steps": 2, "scale_rewards": "batch"},
-        {"scale_rewards": "none", "mask_truncated_completions": True},
+        pytest.param({}, id="plain", marks=pytest.mark.slow),
+        pytest.param(
+            {"num_iterations": 2, "gradient_accumulation_steps": 2, "scale_rewards": "batch"}, id="two-iterations"
+        ),
+        pytest.param(
+            {"scale_rewards": "none", "mask_truncated_completions": True},
+            id="unscaled-masked",
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["plain", "two-iterations", "unscaled-masked"],
 )
 def test_rollouts_are_what_was_scored(recorded, arguments):
     run, judges, trl_advantages, trainer = recorded(**arguments)
@@ -114,6 +119,7 @@ def test_rollouts_are_what_was_scored(recorded, arguments):
     assert trl.__version__ in TESTED_TRL
 
 
+@pytest.mark.slow
 def test_no_hook_remains(recorded):
     _, _, _, trainer = recorded()
     assert "_generate_and_score_completions" not in vars(trainer)
