@@ -4,39 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from grpodyn.analysis import Analysis
+from grpodyn.evaluation.records import HeldOut, held_out_by_step
 
 if TYPE_CHECKING:
     from grpodyn.trace.reader import Run
-
-ACCURACY = "heldout/accuracy"
-GREEDY = "heldout/greedy_accuracy"
-BEST_TEMPERATURE = "heldout/best_temperature"
-BEST_TEMPERATURE_ACCURACY = "heldout/best_temperature_accuracy"
-_METRICS = (ACCURACY, GREEDY, BEST_TEMPERATURE, BEST_TEMPERATURE_ACCURACY)
 
 SAME_BASE_WITHIN = 1e-3
 """Bases that are one model on one split have the same accuracy but for the arithmetic of the machine."""
 # Where a run lies is no difference in what it did.
 _PLACES = ("output_dir", "logging_dir", "run_name", "run_dir")
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Accuracy on held-out prompts; nan where it was not evaluated."""
-
-    step: int
-    """−1 if there is no such evaluation."""
-    accuracy: float
-    """At temperature 1."""
-    greedy: float
-    best_temperature: float
-    best_temperature_accuracy: float
 
 
 @dataclass(frozen=True)
@@ -96,25 +78,16 @@ class RunComparison(Analysis):
         runs = (run, *options.get("others", ()))
         compared = [_compared(one) for one in runs]
         gain = compared[0].gain
-        kept = [_replace_kept(one, one.gain / gain if gain > 0 else math.nan) for one in compared]
+        kept = [replace(one, gain_kept=one.gain / gain if gain > 0 else math.nan) for one in compared]
         same_base, warnings = _comparable(runs, kept)
         return Comparison(tuple(kept), _differences(runs), same_base, (*warnings, *_caveats(runs, kept)))
 
 
-def _replace_kept(run: ComparedRun, kept: float) -> ComparedRun:
-    return ComparedRun(**{**run.__dict__, "gain_kept": kept})
-
-
 def _compared(run: Run) -> ComparedRun:
-    base, trained = _held_out(run)
-    missing = [
-        f"{what} {name.removeprefix('heldout/')}"
-        for what, result in (("base", base), ("trained", trained))
-        for name, value in zip(_METRICS, (result.accuracy, result.greedy, 0.0, 0.0), strict=True)
-        if math.isnan(value)
-    ]
-    if math.isnan(base.best_temperature_accuracy):
-        missing.append("base best_temperature_accuracy")
+    evaluations = held_out_by_step(run)
+    base = evaluations.get(0, HeldOut(-1))
+    last = max(evaluations, default=0)
+    trained = evaluations[last] if last > 0 else HeldOut(-1)
     return ComparedRun(
         path=str(run.path),
         run_id=str(run.manifest.run_id),
@@ -127,33 +100,20 @@ def _compared(run: Run) -> ComparedRun:
         trained=trained,
         gain=trained.accuracy - base.accuracy,
         gain_kept=math.nan,
-        missing=tuple(missing),
+        missing=_missing(base, trained),
     )
 
 
-def _held_out(run: Run) -> tuple[HeldOut, HeldOut]:
-    """Return the evaluation at step 0 and the last one after it."""
-    none = HeldOut(-1, math.nan, math.nan, math.nan, math.nan)
-    data = run.evaluations
-    if "values" not in data or not data.sizes.get("row", 0):
-        return none, none
-    values = np.asarray(data["values"].values, np.float64)
-    column = {str(name): values[:, i] for i, name in enumerate(data["metric"].values)}
-    steps = np.asarray(data["step"].values, np.int64)
-
-    def at(rows: np.ndarray[Any, np.dtype[np.bool_]], last: bool) -> HeldOut:
-        # Metrics of one evaluation may have been added as several rows, so each is looked up by itself.
-        found = [_pick(column.get(name), rows, last) for name in _METRICS]
-        return HeldOut(int(steps[rows].max()), *found) if rows.any() else none
-
-    return at(steps == 0, last=False), at(steps > 0, last=True)
-
-
-def _pick(values: Any, rows: Any, last: bool) -> float:
-    if values is None:
-        return math.nan
-    usable = np.flatnonzero(rows & np.isfinite(values))
-    return float(values[usable[-1 if last else 0]]) if usable.size else math.nan
+def _missing(base: HeldOut, trained: HeldOut) -> tuple[str, ...]:
+    """Return what was not evaluated; only of the base must the best temperature be known."""
+    wanted = {
+        "base accuracy": base.accuracy,
+        "base greedy_accuracy": base.greedy,
+        "base best_temperature_accuracy": base.best_temperature_accuracy,
+        "trained accuracy": trained.accuracy,
+        "trained greedy_accuracy": trained.greedy,
+    }
+    return tuple(what for what, value in wanted.items() if math.isnan(value))
 
 
 def _trains(lora: Mapping[str, Any] | None) -> str:
@@ -173,6 +133,9 @@ def _trainable(run: Run) -> int | None:
     # The effective ΔW of an adapted module is no parameter; its factors are.
     counted = np.asarray(tensors["trainable"].values, bool) & (tensors["source"].values != "lora")
     elements = np.asarray(tensors["rows"].values, np.int64) * np.asarray(tensors["cols"].values, np.int64)
+    if "matrices" in tensors:
+        # A stack of experts has the shape of one; the oldest traces do not say how many there are.
+        elements = elements * np.asarray(tensors["matrices"].values, np.int64)
     return int(elements[counted].sum())
 
 

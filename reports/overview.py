@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from grpodyn import open_run
 from grpodyn.errors import MissingDataError
+from grpodyn.evaluation.records import ACCURACY, GREEDY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from grpodyn import Run
 
 BLOCK_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-HELDOUT_MARKERS = {"heldout/accuracy": "o", "heldout/greedy_accuracy": "^"}
+HELDOUT_MARKERS = {ACCURACY: "o", GREEDY: "^"}
 
 
 def draw(runs: list[Run]) -> Figure:

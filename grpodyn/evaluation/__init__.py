@@ -5,7 +5,6 @@ from __future__ import annotations
 from grpodyn.evaluation.accuracy import (
     TEMPERATURES,
     HeldOutAccuracy,
-    best_temperature,
     exact_accuracy,
     greedy_accuracy,
     held_out_accuracy,
@@ -16,7 +15,6 @@ __all__ = [
     "TEMPERATURES",
     "AnswerScores",
     "HeldOutAccuracy",
-    "best_temperature",
     "exact_accuracy",
     "greedy_accuracy",
     "held_out_accuracy",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from grpodyn.evaluation.answer_scores import AnswerScores, score_answers
+from grpodyn.evaluation.records import ACCURACY, BEST_TEMPERATURE, BEST_TEMPERATURE_ACCURACY, GREEDY
 from grpodyn.tasks.task import Examples
 
 if TYPE_CHECKING:
@@ -47,13 +48,13 @@ class HeldOutAccuracy:
         """Accuracy at the best temperature."""
         return self.by_temperature[self.best_temperature]
 
-    def metrics(self, prefix: str = "") -> dict[str, float]:
-        """Return the numbers as rows of the `evaluations` group take them."""
+    def metrics(self) -> dict[str, float]:
+        """Return the numbers as a row of the `evaluations` group takes them."""
         return {
-            f"{prefix}accuracy": self.accuracy,
-            f"{prefix}accuracy_greedy": self.greedy,
-            f"{prefix}accuracy_best_temperature": self.best,
-            f"{prefix}best_temperature": self.best_temperature,
+            ACCURACY: self.accuracy,
+            GREEDY: self.greedy,
+            BEST_TEMPERATURE: self.best_temperature,
+            BEST_TEMPERATURE_ACCURACY: self.best,
         }
 
 
@@ -114,21 +115,3 @@ def greedy_accuracy(
         ConfigError: as `score_answers`.
     """
     return _accuracies(score_answers(model, tokenizer, prompts, answers, (1.0,), batch_size))[0.0]
-
-
-def best_temperature(
-    model: Any,
-    tokenizer: PreTrainedTokenizerBase,
-    prompts: Sequence[str],
-    answers: Sequence[str],
-    temperatures: Sequence[float] = TEMPERATURES,
-    batch_size: int = 256,
-) -> tuple[float, float]:
-    """Return the temperature of the grid (greedy, 0, and T=1 always among it) with the highest accuracy, and that.
-
-    Raises:
-        ConfigError: as `score_answers`.
-    """
-    examples = Examples(tuple(prompts), tuple(answers))
-    measured = held_out_accuracy(model, tokenizer, examples, temperatures, batch_size)
-    return measured.best_temperature, measured.best

@@ -11,7 +11,6 @@ from grpodyn.config.run import EvaluateConfig
 from grpodyn.evaluation import held_out_accuracy
 from grpodyn.tasks import Examples
 from grpodyn.training.display import Display
-from grpodyn.training.summary import ACCURACY, BEST_TEMPERATURE, BEST_TEMPERATURE_ACCURACY, GREEDY
 
 
 class EvaluationSink(Protocol):
@@ -61,15 +60,7 @@ class EvaluateHeldOut(TrainerCallback):  # type: ignore[misc]  # transformers ha
         measured = held_out_accuracy(
             model, self._tokenizer, self._examples, self._config.temperatures, self._config.batch_size
         )
-        self._sink.add_evaluation(
-            step,
-            {
-                ACCURACY: measured.accuracy,
-                GREEDY: measured.greedy,
-                BEST_TEMPERATURE: measured.best_temperature,
-                BEST_TEMPERATURE_ACCURACY: measured.best,
-            },
-        )
+        self._sink.add_evaluation(step, measured.metrics())
         self._display.say(
             f"step {step}: held-out accuracy {measured.accuracy:.3f} at T=1, {measured.greedy:.3f} greedy, "
             f"{measured.best:.3f} at its best temperature ({measured.best_temperature:g}), {measured.n} prompts"

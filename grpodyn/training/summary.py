@@ -6,26 +6,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from grpodyn.trace.reader import Run, open_run
-
-ACCURACY = "heldout/accuracy"
-GREEDY = "heldout/greedy_accuracy"
-BEST_TEMPERATURE = "heldout/best_temperature"
-BEST_TEMPERATURE_ACCURACY = "heldout/best_temperature_accuracy"
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """One evaluation; nan where a number was not measured."""
-
-    step: int
-    accuracy: float
-    """Mean exact probability of the right answer at T=1."""
-    greedy: float
-    best_temperature: float
-    best_temperature_accuracy: float
+from grpodyn.evaluation.records import HeldOut, held_out_by_step
+from grpodyn.trace.reader import open_run
 
 
 @dataclass(frozen=True)
@@ -47,7 +29,7 @@ def summarize(run_dir: Path) -> RunSummary:
         NotARunError, SchemaError, UnreadableError: as `open_run`.
     """
     run = open_run(run_dir)
-    evaluations = _evaluations(run)
+    evaluations = held_out_by_step(run)
     before = evaluations.get(0)
     last = max(evaluations, default=0)
     return RunSummary(run.path, run.status, run.last_step, before, evaluations[last] if last > 0 else None)
@@ -74,30 +56,10 @@ def lines(summary: RunSummary) -> list[str]:
 
 def base_is_known(run_dir: Path) -> bool:
     """Return whether a run holds the evaluation of its base."""
-    return 0 in _evaluations(open_run(run_dir))
+    return 0 in held_out_by_step(open_run(run_dir))
 
 
 def _best(result: HeldOut) -> str:
     if math.isnan(result.best_temperature_accuracy):
         return "–"
     return f"{result.best_temperature_accuracy:.3f} (T={result.best_temperature:g})"
-
-
-def _evaluations(run: Run) -> dict[int, HeldOut]:
-    data = run.evaluations
-    if "values" not in data or data.sizes["row"] == 0:
-        return {}
-    names = list(data["metric"].values)
-    values = np.asarray(data["values"].values, np.float64)
-
-    def at(row: int, metric: str) -> float:
-        return float(values[row, names.index(metric)]) if metric in names else math.nan
-
-    # Of a step that was evaluated twice the later row stays.
-    return {
-        int(step): HeldOut(
-            int(step), at(row, ACCURACY), at(row, GREEDY), at(row, BEST_TEMPERATURE), at(row, BEST_TEMPERATURE_ACCURACY)
-        )
-        for row, step in enumerate(data["step"].values)
-        if math.isfinite(at(row, ACCURACY))
-    }

@@ -108,6 +108,15 @@ def test_a_base_known_from_different_places_goes_by_its_name(trained) -> None:
     assert other.same_base is False
 
 
+def test_without_the_trainers_count_every_expert_of_a_stack_counts(trained, tensor_info) -> None:
+    # 4 experts of 8 · 6, and a router of 4 · 6.
+    tensors = [
+        tensor_info("model.layers.0.experts.down_proj", 0, 8, 6, kind="expert", matrices=4),
+        tensor_info("model.layers.0.gate.weight", 0, 4, 6, kind="router"),
+    ]
+    assert compare(trained(tensors=tensors)).runs[0].trainable_params == 4 * 48 + 24
+
+
 def test_the_trainers_own_count_is_preferred(trained) -> None:
     assert compare(trained(model={**MODEL, "trainable_parameters": 1234})).runs[0].trainable_params == 1234
 

@@ -7,7 +7,6 @@ import torch
 
 from grpodyn.evaluation import (
     HeldOutAccuracy,
-    best_temperature,
     exact_accuracy,
     greedy_accuracy,
     held_out_accuracy,
@@ -51,17 +50,17 @@ def test_one_pass_gives_the_same_as_each_alone(toy_model, toy_tokenizer):
 
 def test_best_temperature_is_the_top_of_the_grid(two_sided_model, toy_tokenizer):
     # p(a) · p(eos) = w/(w+2)², w = 4^(1/T): highest at w = 2, which is T = 2; there it is 1/8.
-    temperature, accuracy = best_temperature(two_sided_model, toy_tokenizer, ["b"], ["a"], (0.5, 1.5, 2.0, 3.0))
-    assert temperature == 2.0
-    assert accuracy == pytest.approx(1 / 8, rel=1e-6)
+    measured = held_out_accuracy(two_sided_model, toy_tokenizer, Examples(("b",), ("a",)), (0.5, 1.5, 2.0, 3.0))
+    assert measured.best_temperature == 2.0
+    assert measured.best == pytest.approx(1 / 8, rel=1e-6)
 
 
 def test_names_of_the_numbers():
     measured = HeldOutAccuracy(n=10, by_temperature={0.0: 0.2, 1.0: 0.3, 0.5: 0.4, 2.0: 0.4})
     assert (measured.accuracy, measured.greedy, measured.best, measured.best_temperature) == (0.3, 0.2, 0.4, 0.5)
-    assert measured.metrics("report_") == {
-        "report_accuracy": 0.3,
-        "report_accuracy_greedy": 0.2,
-        "report_accuracy_best_temperature": 0.4,
-        "report_best_temperature": 0.5,
+    assert measured.metrics() == {
+        "heldout/accuracy": 0.3,
+        "heldout/greedy_accuracy": 0.2,
+        "heldout/best_temperature": 0.5,
+        "heldout/best_temperature_accuracy": 0.4,
     }
