@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 from grpodyn.errors import DirectoryInUseError, UnreadableError
@@ -27,6 +28,8 @@ def open_writer(
         DirectoryInUseError: a thousand directories are taken.
         OSError: the directory cannot be made.
     """
+    # `.` has no name to put a number after, and the script may change its working directory.
+    run_dir = Path(os.path.abspath(run_dir))
     if start_step > 0 or append:
         try:
             return TraceWriter.resume(run_dir, start_step), True

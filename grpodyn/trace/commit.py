@@ -5,10 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Final
 
 from grpodyn.errors import SchemaError
 from grpodyn.trace import strict_json
 from grpodyn.trace.schema import COMMIT, SCHEMA_VERSION
+
+_MOST: Final = 1 << 31
+"""More than any run holds: a reader makes room for what is counted."""
 
 
 @dataclass
@@ -31,13 +35,21 @@ class Commit:
         """Read `commit.json`, or return None where there is none.
 
         Raises:
-            SchemaError: it does not parse.
+            SchemaError: it does not parse, or holds what no writer counts.
         """
         path = run_dir / COMMIT
         try:
             content = strict_json.read(path)
-            return cls({group: int(count) for group, count in content["rows"].items()}, content["axes"])
+            axes = {group: _counts(f"axes.{group}", sizes) for group, sizes in content["axes"].items()}
+            return cls(_counts("rows", content["rows"]), axes)
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SchemaError(f"{path} is damaged ({error}); `grpodyn status --repair` counts the rows anew") from error
+
+
+def _counts(what: str, stored: Any) -> dict[str, int]:
+    for name, count in stored.items():
+        if type(count) is not int or not 0 <= count < _MOST:
+            raise ValueError(f"{what}.{name} is {count!r}, expected a count")
+    return dict(stored)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import socket
 import sys
@@ -41,7 +42,7 @@ class WriterLock:
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
         self._descriptor: int | None = descriptor
-        self._last_beat = 0.0
+        self._last_beat = -math.inf
         self.beat()
 
     @classmethod
@@ -80,10 +81,11 @@ class WriterLock:
         Raises:
             OSError: the disk is full or gone.
         """
-        now = time.time()
+        # Monotonic: a wall clock that is set back by an hour must not stop the heart for an hour.
+        now = time.monotonic()
         if self._descriptor is None or now - self._last_beat < HEARTBEAT_SECONDS:
             return
-        owner = {"host": socket.gethostname(), "boot_id": boot_id(), "pid": os.getpid(), "heartbeat": now}
+        owner = {"host": socket.gethostname(), "boot_id": boot_id(), "pid": os.getpid(), "heartbeat": time.time()}
         # In place, in one write of fixed length: the lock belongs to this very file, so it cannot be replaced.
         os.pwrite(self._descriptor, json.dumps(owner).ljust(256).encode(), 0)
         self._last_beat = now

@@ -5,9 +5,9 @@ from __future__ import annotations
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from grpodyn.errors import NotARunError, SchemaError, UnknownNameError
 from grpodyn.trace import strict_json
@@ -20,6 +20,15 @@ RunStatus = Literal["running", "finished", "stopped_early", "failed"]
 def utc_now() -> str:
     """Return the time as ISO 8601 in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _numbered(segments: list[Json]) -> list[Json]:
+    """Check what readers count on: which rows hold is decided by these two numbers."""
+    for segment in segments:
+        for key in ("index", "start_step"):
+            if type(segment.get(key)) is not int or segment[key] < 0:
+                raise ValueError(f"{key} is {segment.get(key)!r}, expected a whole number from 0")
+    return segments
 
 
 class Manifest(BaseModel):
@@ -49,7 +58,7 @@ class Manifest(BaseModel):
     """ranks, backend, sharding"""
     environment: Json = Field(default_factory=dict)
     """versions, python, device, git commit"""
-    segments: list[Json] = Field(default_factory=list)
+    segments: Annotated[list[Json], AfterValidator(_numbered)] = Field(default_factory=list)
     """One per start of the recorder: index, start_step, started_at"""
     config: Json | None = None
     """The resolved run config, or None"""

@@ -66,6 +66,8 @@ def overview(run: Run) -> Overview:
         {"what": str(item.get("what")), "why": str(item.get("why"))} for item in listed if isinstance(item, dict)
     ]
     cost = _recorder_cost(run)
+    # Reading events finds damage too, so it comes before the run is asked for its problems.
+    events = _event_problems(run, {f"not recorded: {item['what']}" for item in skipped})
     gaps = [gap for group in _REGULAR for gap in gaps_of(group, run.steps(group))]
     return Overview(
         run_id=run.manifest.run_id,
@@ -76,7 +78,7 @@ def overview(run: Run) -> Overview:
         gaps=gaps,
         recorder=cost,
         skipped=skipped,
-        problems=[*run.problems, *_event_problems(run, {f"not recorded: {item['what']}" for item in skipped})],
+        problems=[*run.problems, *events],
     )
 
 
@@ -121,7 +123,7 @@ def _event_problems(run: Run, told: set[str]) -> list[str]:
         key = (str(event.get("what")), str(event.get("why")))
         if key[0] in told:
             continue
-        first.setdefault(key, int(event.get("step", -1)))
+        first.setdefault(key, event["step"])
         counts[key] += 1
     problems: list[str] = []
     for (what, why), count in counts.items():

@@ -111,11 +111,11 @@ class Run:
         for number, line in enumerate(lines, start=1):
             try:
                 if line.strip():
-                    events.append(json.loads(line))
+                    events.append(_event(line))
             except ValueError:
                 # The last line may be half written by a living or killed writer; it was never committed.
                 if number < len(lines):
-                    self._note(f"{EVENTS}: line {number} is not JSON")
+                    self._note(f"{EVENTS}: line {number} is no event")
         return events
 
     @cached_property
@@ -277,6 +277,13 @@ def superseded_after(segments: list[dict[str, Any]], written: set[int]) -> dict[
         if index in written:
             limit = min(limit, int(segment["start_step"]))
     return dict(sorted(limits.items()))
+
+
+def _event(line: bytes) -> dict[str, Any]:
+    event = json.loads(line)
+    if not isinstance(event, dict) or type(event.get("step")) is not int:
+        raise ValueError("expected a mapping with a whole `step`")
+    return event
 
 
 def _refuse_foreign(path: Path) -> None:

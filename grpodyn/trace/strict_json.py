@@ -25,8 +25,8 @@ _SERIAL = itertools.count()
 def jsonable(value: Any) -> Any:
     """Return `value` as plain JSON types.
 
-    NaN and infinities become None: JSON has no word for them. Numpy scalars and arrays, paths, enums, dates, sets and
-    dataclasses are converted; what is left becomes its `str`.
+    NaN and infinities become None: JSON has no word for them. Text becomes `encodable`. Numpy scalars and arrays,
+    paths, enums, dates, sets and dataclasses are converted; what is left becomes its `str`.
 
     >>> import numpy as np
     >>> jsonable({"kl": float("nan"), "lr": np.float32(0.5), "out": Path("runs/a"), "shape": (2, 3)})
@@ -36,8 +36,10 @@ def jsonable(value: Any) -> Any:
     match value:
         case Enum():
             converted = jsonable(value.value)
-        case None | bool() | int() | str():
+        case None | bool() | int():
             converted = value
+        case str():
+            converted = encodable(value)
         case float():
             converted = float(value) if math.isfinite(value) else None
         case np.generic() | np.ndarray():
@@ -53,8 +55,18 @@ def jsonable(value: Any) -> Any:
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
             converted = jsonable(dataclasses.asdict(value))
         case _:
-            converted = str(value)
+            converted = encodable(str(value))
     return converted
+
+
+def encodable(text: str) -> str:
+    """Return `text` as UTF-8 can hold it: a lone surrogate (half a character, or a byte of a file name that is no text)
+    is written as its escape.
+
+    >>> encodable("grün"), encodable("bad" + chr(0xDCFF))
+    ('grün', 'bad\\\\udcff')
+    """
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def dumps(value: Any, indent: int | None = None) -> str:

@@ -8,6 +8,7 @@ training.
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import threading
 import time as clock
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpodyn.errors import DirectoryInUseError, UnknownNameError, UsageError
+from grpodyn.trace import strict_json
 from grpodyn.trace.background import Background
 from grpodyn.trace.buffer import Array
 from grpodyn.trace.lock import WriterLock
@@ -57,7 +59,8 @@ class TraceWriter:
         Raises:
             DirectoryInUseError: the directory holds anything, or another writer has it.
         """
-        run_dir = Path(run_dir)
+        # The training script may change its working directory.
+        run_dir = Path(os.path.abspath(run_dir))
         run_dir.mkdir(parents=True, exist_ok=True)
         if (run_dir / LOCK).exists():
             # Names the writer, if one is there.
@@ -82,7 +85,7 @@ class TraceWriter:
             DirectoryInUseError: another writer has it.
             UnreadableError: an array is damaged and needs `grpodyn status --repair` first.
         """
-        run_dir = Path(run_dir)
+        run_dir = Path(os.path.abspath(run_dir))
         Manifest.read(run_dir)  # Before the lock, which would leave its file in a folder that is no run.
         lock = WriterLock.acquire(run_dir)
         try:
@@ -197,7 +200,7 @@ class TraceWriter:
         specs = self._specs_of(group)
         step = int(step)
         if GROUP_AXES[group] == "metric":
-            numbers = {str(name): np.nan if v is None else float(v) for name, v in values.items()}  # type: ignore[arg-type]
+            numbers = {strict_json.encodable(str(name)): _number(v) for name, v in values.items()}
             stamp = clock.time() if time is None else float(time)
             size = 256 + 128 * len(numbers)
             self._background.put(lambda: self._files.append_metrics(group, step, numbers, stamp), size)
@@ -278,6 +281,16 @@ class TraceWriter:
                 f"{differing!r}: record into another directory"
             )
         self._labels[dim] = labels
+
+
+def _number(value: Any) -> float:
+    if value is None:
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        # One number that is too large must not cost the others of its row.
+        return math.inf if value > 0 else -math.inf
 
 
 def contents(run_dir: Path) -> list[str]:

@@ -14,6 +14,7 @@ from numcodecs.zstd import Zstd
 from grpodyn import open_run
 from grpodyn.errors import DirectoryInUseError, NotARunError, SchemaError, UnreadableError
 from grpodyn.trace.manifest import Manifest
+from grpodyn.trace.overview import overview
 from grpodyn.trace.repair import repair
 from grpodyn.trace.verify import zstd_frame_size
 from grpodyn.trace.writer import TraceWriter
@@ -241,3 +242,51 @@ def test_frame_size_follows_the_format(tmp_path: Path, size: int) -> None:
             for cut in {1, len(frame) // 2, len(frame) - 5} - {0}:
                 (tmp_path / "chunk").write_bytes(frame[: len(frame) - cut])
                 assert zstd_frame_size(tmp_path / "chunk") != len(frame) - cut
+
+
+HOSTILE = [None, True, -1, 10**30, 1.5, "x", [], {}, [1], {"a": 1}]
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=repr)
+@pytest.mark.parametrize(
+    "where", [["rows"], ["axes"], ["rows", "tensors"], ["axes", "metrics"], ["axes", "metrics", "metric"]], ids=".".join
+)
+def test_a_commit_that_no_writer_wrote_is_counted_anew(make_run: RunMaker, where: list[str], value: object) -> None:
+    path = make_run()
+    content = json.loads((path / "commit.json").read_bytes())
+    holder = content
+    for key in where[:-1]:
+        holder = holder[key]
+    holder[where[-1]] = value
+    (path / "commit.json").write_text(json.dumps(content))
+    run = open_run(path)
+    if isinstance(value, dict):  # Nothing is committed, as far as can be told.
+        assert overview(run).rows["tensors"] in (0, 12)
+    else:
+        assert overview(run).rows["tensors"] == 12
+        assert any("commit.json is damaged" in problem for problem in run.problems)
+
+
+@pytest.mark.parametrize(
+    "event", [*HOSTILE, *({"step": value, "what": "a", "why": "b"} for value in HOSTILE)], ids=repr
+)
+def test_a_line_that_is_no_event_is_named_and_left_out(make_run: RunMaker, event: object) -> None:
+    path = make_run()
+    (path / "events.jsonl").write_text(
+        json.dumps(event) + "\n" + json.dumps({"step": 3, "what": "a", "why": "b"}) + "\n"
+    )
+    problems = overview(open_run(path)).problems
+    valid = isinstance(event, dict) and type(event.get("step")) is int
+    assert ("events.jsonl: line 1 is no event" in problems) is not valid
+    assert "step 3: a: b" in problems or valid
+
+
+@pytest.mark.parametrize("value", [None, True, -1, 1.5, "x", [], {}], ids=repr)
+@pytest.mark.parametrize("key", ["index", "start_step"])
+def test_a_segment_without_its_numbers_is_refused(make_run: RunMaker, key: str, value: object) -> None:
+    path = make_run()
+    content = json.loads((path / "run.json").read_bytes())
+    content["segments"][0][key] = value
+    (path / "run.json").write_text(json.dumps(content))
+    with pytest.raises(SchemaError, match=f"segments.*{key} is"):
+        open_run(path)

@@ -16,7 +16,7 @@ import pytest
 from grpodyn import open_run
 from grpodyn.errors import DirectoryInUseError
 from grpodyn.trace import lock
-from grpodyn.trace.lock import WriterLock, living_writer
+from grpodyn.trace.lock import HEARTBEAT_SECONDS, WriterLock, living_writer
 from grpodyn.trace.manifest import Manifest
 from grpodyn.trace.writer import TraceWriter
 
@@ -159,3 +159,13 @@ def test_another_machines_heartbeat_counts_although_the_lock_is_free(make_run: R
         TraceWriter.resume(path, 12)
     (path / "writer.lock").write_text(json.dumps(owner | {"heartbeat": time.time() - 61}))
     assert open_run(path).status == "interrupted"
+
+
+def test_the_heart_beats_on_when_the_clock_is_set_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, wall, steady = WriterLock.acquire(tmp_path), time.time(), time.monotonic()
+    monkeypatch.setattr(time, "time", lambda: wall - 3600)
+    monkeypatch.setattr(time, "monotonic", lambda: steady + HEARTBEAT_SECONDS + 1)
+    lock.beat()
+    assert json.loads((tmp_path / "writer.lock").read_text())["heartbeat"] == wall - 3600
+    monkeypatch.undo()
+    lock.release()

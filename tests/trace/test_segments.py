@@ -106,7 +106,7 @@ def test_a_torn_event_line_does_not_swallow_the_next(make_run: RunMaker) -> None
     writer.close("finished")
     run = open_run(path)
     assert [(event["step"], event["what"]) for event in run.events] == [(1, "a"), (13, "c")]
-    assert run.problems == ["events.jsonl: line 2 is not JSON"]
+    assert run.problems == ["events.jsonl: line 2 is no event"]
 
 
 @given(

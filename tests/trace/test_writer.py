@@ -1,6 +1,7 @@
 """What goes in comes out, in a closed run without grpodyn too."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -292,3 +293,43 @@ def test_what_an_analysis_needs_is_asked_for_by_name(make_run: RunMaker) -> None
         run.require("metrics:los")
     with pytest.raises(MissingDataError, match="holds no evaluations; evaluate while training"):
         run.require("evaluations")
+
+
+def test_names_and_numbers_that_cannot_be_stored_do_not_cost_their_row(tmp_path: Path) -> None:
+    writer = TraceWriter.create(tmp_path / "run", Manifest(model={"name": "half\ud800"}))
+    values = {
+        "half\ud800": 1.0,
+        "a/b/c": 2.0,
+        "": 3.0,
+        "grün": 4.0,
+        "L" * 5000: 5.0,
+        "big": 10**400,
+        "small": -(10**400),
+    }
+    writer.add_row("metrics", 1, values)
+    writer.event(1, "byte\udcff", "no text")
+    writer.close("finished")
+    run = open_run(tmp_path / "run")
+    assert run.problems == []
+    stored = dict(zip(run.metrics["metric"].values.tolist(), run.metrics["values"].values[0].tolist(), strict=True))
+    assert stored.pop("half\\ud800") == 1.0
+    assert stored.pop("big") == -stored.pop("small") == math.inf
+    assert stored == {key: values[key] for key in ("a/b/c", "", "grün", "L" * 5000)}
+    assert run.events[0]["what"] == "byte\\udcff"
+
+
+def test_a_script_may_change_its_working_directory(
+    synthetic: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    for start in (0, 1):
+        writer = TraceWriter.resume(Path("run"), 1) if start else TraceWriter.create(Path("run"), Manifest())
+        synthetic.declare(writer, 3)
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        synthetic.add_step(writer, start + 1, 3)
+        writer.close("finished")
+        assert writer.failed is None
+        monkeypatch.chdir(tmp_path)
+    assert open_run("run").steps("tensors") == [1, 2]
+    assert list((tmp_path / "elsewhere").iterdir()) == []

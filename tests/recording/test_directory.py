@@ -1,0 +1,21 @@
+"""Which directory a recorder writes to, whatever the path looks like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grpodyn.recording.directory import open_writer
+from grpodyn.trace.manifest import Manifest
+
+
+@pytest.mark.parametrize("path", [".", "./", "../used", "x/.."])
+def test_a_path_without_a_name_of_its_own_gets_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str):
+    (tmp_path / "used/x").mkdir(parents=True)
+    (tmp_path / "used/file").write_text("somebody's")
+    monkeypatch.chdir(tmp_path / "used")
+    writer, resumed = open_writer(Path(path), Manifest(), 0)
+    writer.close("finished")
+    assert (writer.run_dir, resumed) == (tmp_path / "used-2", False)
+    assert sorted(entry.name for entry in (tmp_path / "used").iterdir()) == ["file", "x"]
