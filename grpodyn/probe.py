@@ -112,7 +112,7 @@ class TensorProbe(Probe):
 
 
 class SpectralProbe(Probe):
-    """A function of the singular values of W_t − W_0."""
+    """A function of the singular values of the one matrix in `needs`: W_t − W_0, or W_t − W_{t−1}."""
 
     group = "spectra"
     cost = "spectrum"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -53,6 +53,8 @@ class Measurement:
         self._copied = batches(self.previous.copies) if self.previous else []
         self._base_squares: Tensor | None = None
         self._sums = Sums(self._rows)
+        self.knows_step = False
+        """Whether W_{t−1} of the last step is held."""
         self.without_gradient: list[str] = []
         """Names of tensors that had no gradient at the last step that looked."""
 
@@ -80,6 +82,10 @@ class Measurement:
         nan stands where something could not be measured.
         """
         wanted = set(needs)
+        self.knows_step = self.previous is not None and bool(wanted & set(_OF_STEP))
+        return self._measure(wanted)
+
+    def _measure(self, wanted: set[Need]) -> dict[Need, Tensor]:
         if self.previous is not None:
             self._steps(self.previous, wanted)
         if self.previous is not None and Need.INTENDED_STEP in wanted and self.intended.unavailable is None:
@@ -106,7 +112,7 @@ class Measurement:
             needs: some of `OF_DISPLACEMENT`.
         """
         self._sums = Sums(self._rows)
-        return self.after_step(OF_DISPLACEMENT & set(needs))
+        return self._measure(set(OF_DISPLACEMENT & set(needs)))
 
     @property
     def measured(self) -> dict[Need, set[int]]:
@@ -127,6 +133,17 @@ class Measurement:
         """
         if self._reference.tensors[row] is None:
             return None
+        return self._change_of(row, expert, self._reference.piece)
+
+    @torch.no_grad()
+    def step_of(self, row: int, expert: int | None = None) -> Tensor | None:
+        """Return a copy of a stored tensor's W_t − W_{t−1}, like `delta_of`; None if W_{t−1} is not known whole."""
+        if self.previous is None or not self.knows_step or self.previous.is_sampled(row):
+            return None
+        copy = self.previous.copies[row]
+        return self._change_of(row, expert, lambda piece, _: piece.of(copy))
+
+    def _change_of(self, row: int, expert: int | None, before: Callable[[Piece, Tensor], Tensor]) -> Tensor:
         live = self._live[row]
         info = self._inventory.stored[row].info
         dtype = torch.float64 if live.dtype == torch.float64 else torch.float32
@@ -134,14 +151,22 @@ class Measurement:
             # One matrix of a stack (experts, …), or of matrices that lie under one another.
             length = live.shape[0] // info.matrices
             part = Piece(row, expert * length, (expert + 1) * length)
-            change = differences([part.of(live)], [self._reference.piece(part, live)])[0]
+            change = differences([part.of(live)], [before(part, live)])[0]
             return change.reshape(info.rows, info.cols).to("cpu", dtype, copy=True)
         delta = torch.empty(live.shape, dtype=dtype)
         for batch in batches([live]):
             for piece in batch:
-                start = self._reference.piece(Piece(row, piece.start, piece.stop), live)
+                start = before(Piece(row, piece.start, piece.stop), live)
                 piece.of(delta).copy_(differences([piece.of(live)], [start])[0])
         return delta
+
+    def has_previous(self, row: int) -> bool:
+        """Return whether W_{t−1} of a stored tensor is kept whole at the steps that need it."""
+        return self.previous is not None and not self.previous.is_sampled(row)
+
+    def previous_of(self, parameter: nn.Parameter) -> Tensor | None:
+        """Return W_{t−1} of a stored parameter; None where it is not known whole."""
+        return self._before(self.previous)(parameter) if self.previous is not None and self.knows_step else None
 
     def start_of(self, parameter: nn.Parameter) -> Tensor | None:
         """Return W_0 of a stored parameter on its device; None where it is not known."""

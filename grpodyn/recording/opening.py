@@ -15,6 +15,7 @@ from grpodyn.naming.adapters import Unmeasured
 from grpodyn.naming.inventory import Inventory
 from grpodyn.probe import COUNTS, Need
 from grpodyn.recording import facts
+from grpodyn.recording.candidates import STEP
 from grpodyn.recording.measurement import Measurement, unknown_updates
 from grpodyn.recording.plan import Plan, describe_cadence
 from grpodyn.recording.reference import Reference
@@ -51,6 +52,11 @@ def left_out(
     if inventory.effective and plan.needs() & COUNTS:
         why = "they are never formed as dense matrices; their factors have changed fractions of their own"
         out.append(Unmeasured(f"changed fractions of {len(inventory.effective)} effective updates", why))
+    matrices = [i for i, entry in enumerate(inventory.stored) if plan.has_spectrum(entry.info)]
+    sampled = sum(not measurement.has_previous(i) for i in matrices)
+    if sampled and STEP in plan.subjects():
+        why = "only sampled rows of the weights before a step fit into record.copy_limit; raise it"
+        out.append(Unmeasured(f"spectra of the updates of {sampled} tensors", why))
     if inventory.effective and Need.GRADIENT in plan.needs():
         why = "the gradient of an adapted weight is never computed; its factors have their own"
         out.append(Unmeasured(f"gradient of {len(inventory.effective)} adapted weights", why))

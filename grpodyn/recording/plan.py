@@ -45,9 +45,13 @@ class Plan:
         """Return the per-tensor and per-layer probes that are measured at a step."""
         return {name: probe for name, probe in self.tensor_probes.items() if self.is_due(probe, step)}
 
-    def sweep_due(self, step: int) -> bool:
-        """Return whether a spectral sweep begins at a step."""
-        return any(self.is_due(probe, step) for probe in self.spectral_probes.values())
+    def subjects(self) -> set[frozenset[Need]]:
+        """Return what spectral probes look at: their needs, each set once."""
+        return {probe.needs for probe in self.spectral_probes.values()}
+
+    def subjects_due(self, step: int) -> set[frozenset[Need]]:
+        """Return what the spectral sweep that begins at a step looks at; nothing if none does."""
+        return {probe.needs for probe in self.spectral_probes.values() if self.is_due(probe, step)}
 
     def needs(self) -> frozenset[Need]:
         """Return what any probe needs at any step."""

@@ -159,6 +159,7 @@ class Session:
         self._step, self._in_step = step, True
         due = self._plan.tensor_probes_at(step)
         self._needs = frozenset().union(*(probe.needs for probe in due.values()))
+        self._needs |= self._spectra.needs_at(step)
         self._measurement.before_step(self._needs)
         if Need.GRADIENT in self._needs:
             self._notes.missing_gradients(step, self._measurement.without_gradient)

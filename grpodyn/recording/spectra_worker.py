@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,18 +15,19 @@ from grpodyn.recording.cost import thread_seconds
 from grpodyn.spectra.lowrank import LowRank
 
 Matrix = Tensor | LowRank
+Key = TypeVar("Key")
 
 
-class SpectraWorker:
+class SpectraWorker(Generic[Key]):
     """Runs `compute(key, matrix)` on a thread of its own; what runs there must not raise.
 
     Args:
         compute: what is done with each matrix.
     """
 
-    def __init__(self, compute: Callable[[int, Matrix], None]) -> None:
+    def __init__(self, compute: Callable[[Key, Matrix], None]) -> None:
         self._compute = compute
-        self._jobs: deque[tuple[int, Matrix, int]] = deque()
+        self._jobs: deque[tuple[Key, Matrix, int]] = deque()
         self._waiting_bytes = 0
         self._stopping = False
         self._ended_seconds = 0.0
@@ -48,7 +50,7 @@ class SpectraWorker:
         """CPU seconds the thread has used."""
         return max(self._ended_seconds, thread_seconds(self._thread))
 
-    def submit(self, key: int, matrix: Matrix, size: int) -> None:
+    def submit(self, key: Key, matrix: Matrix, size: int) -> None:
         """Queue a matrix of `size` bytes, which nobody else writes to."""
         with self._changed:
             self._jobs.append((key, matrix, size))

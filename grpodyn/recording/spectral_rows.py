@@ -1,23 +1,20 @@
-"""Rows of the spectra group: which matrices have a spectrum, how they are copied, and what becomes of their values."""
+"""Rows of the spectra group: when matrices are decomposed, and what becomes of their values."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 
-from grpodyn.naming.inventory import Effective, Inventory
-from grpodyn.probe import FloatArray
-from grpodyn.recording.adapter_changes import change
+from grpodyn.naming.inventory import Inventory
+from grpodyn.probe import FloatArray, Need
 from grpodyn.recording.boundary import Boundary
+from grpodyn.recording.candidates import candidates
 from grpodyn.recording.measurement import Measurement
 from grpodyn.recording.notes import Notes
 from grpodyn.recording.plan import Plan
 from grpodyn.recording.spectra_worker import Matrix
-from grpodyn.recording.sweeps import Candidate, Found, Sweep, Sweeps, column
-from grpodyn.spectra.lowrank import LowRank
+from grpodyn.recording.sweeps import Candidate, Found, Subject, Sweep, Sweeps, column
 from grpodyn.spectra.singular import singular_values
 from grpodyn.trace.writer import TraceWriter
 
@@ -28,7 +25,7 @@ class SpectralRows:
     Args:
         plan: when, and which probes.
         inventory: what is measured.
-        measurement: reads displacements.
+        measurement: reads displacements and steps.
         boundary: runs what may fail.
         notes: takes what failed.
         writer: takes the rows.
@@ -50,9 +47,9 @@ class SpectralRows:
         self._notes = notes
         self._writer = writer
         self._swept = -1
-        candidates = self._candidates()
-        self._sweeps = Sweeps(candidates, plan.config.snapshot_limit, self._spectrum, self._emit)
-        self.matrices = len(candidates)
+        matrices = candidates(plan, inventory, measurement)
+        self._sweeps = Sweeps(matrices, plan.config.snapshot_limit, self._spectrum, self._emit)
+        self.matrices = len(matrices)
         """Matrices in a sweep."""
 
     @property
@@ -65,11 +62,16 @@ class SpectralRows:
         """Sweeps that were due before an earlier one was done."""
         return self._sweeps.skipped
 
+    def needs_at(self, step: int) -> frozenset[Need]:
+        """Return what has to be kept before a step for the sweep that begins at it, or goes on."""
+        subjects = self._plan.subjects_due(step) | self._sweeps.pending()
+        return frozenset({Need.STEP}) if any(Need.STEP in subject for subject in subjects) else frozenset()
+
     def advance(self, step: int) -> None:
         """Do what is due at a step; at the last step, everything, waiting for it."""
         if step == self._plan.last:
             self.finish(step)
-        elif self._sweeps.advance(step, due=self._plan.sweep_due(step)):
+        elif self._sweeps.advance(step, due=self._plan.subjects_due(step)):
             why = "an earlier sweep is not done yet; this sweep, and later ones in the same case, are skipped"
             self._notes.once(step, "spectral sweep skipped", why)
 
@@ -77,48 +79,28 @@ class SpectralRows:
         """Measure every spectrum at the last step, unless that is done."""
         if self._swept < step and self._plan.spectral_probes:
             self._swept = step
+            if not self._measurement.knows_step and any(Need.STEP in subject for subject in self._plan.subjects()):
+                why = "training ended at a step that was not known to be the last, and whose start was not kept"
+                self._notes.once(step, "no spectrum of the last update", why)
             self._sweeps.finish(step)
 
     def close(self) -> None:
         """Write what has been measured of an unfinished sweep, and end the thread."""
         self._sweeps.close()
 
-    def _candidates(self) -> list[Candidate]:
-        candidates = []
-        stored = len(self._inventory.stored)
-        for row, info in enumerate(self._inventory.infos):
-            if not self._plan.has_spectrum(info):
-                continue
-            if row < stored:
-                if self._measurement.has_start(row):
-                    size = info.rows * info.cols * (8 if info.dtype == "float64" else 4)
-                    # Each expert of a stack is copied by itself: a stack may be larger than every limit.
-                    experts = range(info.matrices) if info.matrices > 1 else (None,)
-                    snapshots = (partial(self._measurement.delta_of, row, expert) for expert in experts)
-                    candidates += [Candidate(row, size, snapshot) for snapshot in snapshots]
-            else:
-                entry = self._inventory.effective[row - stored]
-                rank = sum(2 * adapter.b.shape[-1] for adapter in entry.adapters)
-                size = 8 * rank * (info.rows + info.cols)
-                candidates.append(Candidate(row, size, partial(self._thin_delta, entry)))
-        return candidates
-
-    @torch.no_grad()
-    def _thin_delta(self, entry: Effective) -> LowRank | None:
-        thin = change(entry, lambda factor: factor.detach(), self._measurement.start_of)
-        return None if thin is None else LowRank(thin.left.cpu(), thin.right.cpu())
-
-    def _spectrum(self, row: int, matrix: Matrix) -> list[Found]:
+    def _spectrum(self, candidate: Candidate, matrix: Matrix) -> list[Found]:
         values = self._boundary.run("spectrum", singular_values, matrix)
-        return [Found()] if values is None else [self._found(own) for own in np.atleast_2d(values)]
+        if values is None:
+            return [Found()]
+        return [self._found(own, candidate.subject) for own in np.atleast_2d(values)]
 
-    def _found(self, values: FloatArray) -> Found:
+    def _found(self, values: FloatArray, subject: Subject) -> Found:
         if not np.isfinite(values).all():
             return Found()
         found = {
             name: value
             for name, probe in self._plan.spectral_probes.items()
-            if (value := self._boundary.run(name, probe.compute, values)) is not None
+            if probe.needs == subject and (value := self._boundary.run(name, probe.compute, values)) is not None
         }
         # A sweep over many experts holds on to these until it is complete.
         kept = self._plan.config.singular_values
@@ -130,7 +112,9 @@ class SpectralRows:
     def _emit(self, sweep: Sweep) -> None:
         rows = len(self._inventory.infos)
         values: dict[str, Any] = {
-            name: column(sweep, name, rows, self._plan.config.singular_values if "k" in probe.dims else None)
+            name: column(
+                sweep, name, probe.needs, rows, self._plan.config.singular_values if "k" in probe.dims else None
+            )
             for name, probe in self._plan.spectral_probes.items()
         }
         measured = np.full(rows, -1, dtype=np.int64)
@@ -139,9 +123,8 @@ class SpectralRows:
         self._writer.add_row("spectra", sweep.step, {**values, "measured_step": measured})
         without = [
             self._inventory.infos[row].name
-            for row, found in sorted(sweep.values.items())
-            if not all(own.values for own in found)
+            for row in sorted({row for (row, _), found in sweep.values.items() if not all(own.values for own in found)})
         ]
         if without:
-            why = f"W_t − W_0 of {len(without)} tensors holds NaN or Inf, or its decomposition failed; recorded as nan"
+            why = f"the change of {len(without)} tensors holds NaN or Inf, or its decomposition failed; recorded as nan"
             self._notes.once(sweep.step, "no spectrum", why, tensor=without[0], tensors=len(without))

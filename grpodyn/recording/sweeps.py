@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from grpodyn.probe import FloatArray
+from grpodyn.probe import FloatArray, Need
 from grpodyn.recording.spectra_worker import Matrix, SpectraWorker
 from grpodyn.spectra.stacks import pooled, weighted_mean
+
+Subject = frozenset[Need]
+"""What a matrix is, by the needs of the probes that look at it: W_t − W_0, or W_t − W_{t−1}."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class Found:
     values: Mapping[str, float | FloatArray] = field(default_factory=dict)
     """Value by probe; a probe is missing where it has none."""
     weight: float = 0.0
-    """‖ΔW‖_F²: how much the matrix counts among those of a stack."""
+    """‖·‖_F²: how much the matrix counts among those of a stack."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ class Candidate:
     size: int
     """Bytes of a snapshot."""
     snapshot: Callable[[], Matrix | None]
-    """Copies W_t − W_0 as it is now; None where it is not known."""
+    """Copies the matrix as it is now; None where it is not known."""
+    subject: Subject
 
 
 @dataclass
@@ -46,8 +50,8 @@ class Sweep:
     done: int = 0
     measured_step: dict[int, int] = field(default_factory=dict)
     """By row, the step at which its last matrix was copied."""
-    values: dict[int, list[Found]] = field(default_factory=dict)
-    """By row, what was found of each of its matrices."""
+    values: dict[tuple[int, Subject], list[Found]] = field(default_factory=dict)
+    """By row and subject, what was found of each of its matrices."""
 
     @property
     def complete(self) -> bool:
@@ -57,9 +61,10 @@ class Sweep:
     def cut(self) -> None:
         """Give up what has not been taken, and with it the rows that it leaves in part."""
         for candidate in self.pending:
-            self.values.pop(candidate.row, None)
-            self.measured_step.pop(candidate.row, None)
+            self.values.pop((candidate.row, candidate.subject), None)
         self.pending.clear()
+        rows = {row for row, _ in self.values}
+        self.measured_step = {row: step for row, step in self.measured_step.items() if row in rows}
 
 
 class Sweeps:
@@ -76,7 +81,7 @@ class Sweeps:
         self,
         candidates: Sequence[Candidate],
         limit: int,
-        compute: Callable[[int, Matrix], list[Found]],
+        compute: Callable[[Candidate, Matrix], list[Found]],
         emit: Callable[[Sweep], None],
     ) -> None:
         self.skipped = 0
@@ -87,20 +92,29 @@ class Sweeps:
         self._emit = emit
         self._open: Sweep | None = None
         self._lock = threading.Lock()
-        self._worker = SpectraWorker(self._work)
+        self._worker: SpectraWorker[Candidate] = SpectraWorker(self._work)
 
     @property
     def cpu_seconds(self) -> float:
         """CPU seconds of the worker."""
         return self._worker.cpu_seconds
 
-    def advance(self, step: int, *, due: bool) -> bool:
-        """Take what fits of the open sweep at `step`, opening one if it is due; return whether a due one is skipped."""
+    def pending(self) -> set[Subject]:
+        """Return what the open sweep still has to take."""
+        return {candidate.subject for candidate in self._open.pending} if self._open is not None else set()
+
+    def advance(self, step: int, *, due: Collection[Subject]) -> bool:
+        """Take what fits of the open sweep at `step`, opening one if any is due; return whether a due one is skipped.
+
+        Args:
+            step: the step whose weights are there now.
+            due: the subjects of the sweep that begins at this step.
+        """
         self._hand_on()
-        skipped = due and self._open is not None
+        skipped = bool(due) and self._open is not None
         self.skipped += skipped
         if due and self._open is None:
-            self._open = Sweep(step, deque(self._candidates))
+            self._open = Sweep(step, deque(c for c in self._candidates if c.subject in due))
         if self._open is not None:
             self._take(self._open, step, wait=False)
         return skipped
@@ -144,7 +158,7 @@ class Sweeps:
             sweep.measured_step[candidate.row] = step
             sweep.taken += 1
             copied += size
-            self._worker.submit(candidate.row, matrix, size)
+            self._worker.submit(candidate, matrix, size)
 
     def _hand_on(self) -> None:
         if self._open is None:
@@ -156,19 +170,21 @@ class Sweeps:
             if sweep.values:
                 self._emit(sweep)
 
-    def _work(self, row: int, matrix: Matrix) -> None:
-        found = self._compute(row, matrix)
+    def _work(self, candidate: Candidate, matrix: Matrix) -> None:
+        found = self._compute(candidate, matrix)
         # Jobs are done in order and a sweep is handed on only when all of its jobs are: the open one is theirs.
         with self._lock:
             if self._open is not None:
-                self._open.values.setdefault(row, []).extend(found)
+                self._open.values.setdefault((candidate.row, candidate.subject), []).extend(found)
                 self._open.done += 1
 
 
-def column(sweep: Sweep, name: str, rows: int, k: int | None) -> FloatArray:
+def column(sweep: Sweep, name: str, subject: Subject, rows: int, k: int | None) -> FloatArray:
     """Return one probe's values over the tensor axis, shape (rows,) or (rows, k); nan where not measured."""
     values = np.full((rows,) if k is None else (rows, k), np.nan)
-    for row, matrices in sweep.values.items():
+    for (row, seen), matrices in sweep.values.items():
+        if seen != subject:
+            continue
         found = [matrix.values.get(name) for matrix in matrices]
         known = [np.asarray(value, dtype=np.float64) for value in found if value is not None]
         if len(known) < len(found):

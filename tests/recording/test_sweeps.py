@@ -7,8 +7,11 @@ import threading
 import numpy as np
 import torch
 
+from grpodyn.probe import Need
 from grpodyn.recording.spectra_worker import SpectraWorker
 from grpodyn.recording.sweeps import Candidate, Found, Sweeps, column
+
+DELTA = frozenset({Need.DELTA})
 
 
 class Bench:
@@ -20,20 +23,20 @@ class Bench:
         self.gate.set()
         self.emitted = []
         self.peak = 0
-        candidates = [Candidate(row, 100, self._snapshot) for row in range(matrices)]
+        candidates = [Candidate(row, 100, self._snapshot, DELTA) for row in range(matrices)]
         self.sweeps = Sweeps(candidates, limit, self._compute, self.emitted.append)
 
     def _snapshot(self):
         self.peak = max(self.peak, self.sweeps._worker.waiting_bytes + 100)
         return torch.full((1, 1), float(self.step))
 
-    def _compute(self, row, matrix):
+    def _compute(self, candidate, matrix):
         self.gate.wait()
-        return [Found({"value": float(matrix[0, 0]) + row / 100})]
+        return [Found({"value": float(matrix[0, 0]) + candidate.row / 100})]
 
     def advance(self, step, due=False):
         self.step = step
-        return self.sweeps.advance(step, due=due)
+        return self.sweeps.advance(step, due=[DELTA] if due else [])
 
     def settle(self):
         self.sweeps._worker.wait()
@@ -47,8 +50,8 @@ def test_a_sweep_that_fits_is_measured_at_its_step():
     (sweep,) = bench.emitted
     assert sweep.step == 1
     assert sweep.measured_step == {0: 1, 1: 1, 2: 1}
-    assert column(sweep, "value", 4, None).tolist()[:3] == [1.0, 1.01, 1.02]
-    assert np.isnan(column(sweep, "value", 4, None)[3])
+    assert column(sweep, "value", DELTA, 4, None).tolist()[:3] == [1.0, 1.01, 1.02]
+    assert np.isnan(column(sweep, "value", DELTA, 4, None)[3])
     bench.sweeps.close()
 
 
@@ -113,10 +116,10 @@ def test_closing_hands_on_what_was_measured():
 
 def test_singular_values_are_cut_or_padded():
     bench = Bench(1, limit=1000)
-    bench.sweeps._compute = lambda row, matrix: [Found({"s": np.array([3.0, 2.0, 1.0])})]
+    bench.sweeps._compute = lambda candidate, matrix: [Found({"s": np.array([3.0, 2.0, 1.0])})]
     bench.sweeps.finish(1)
-    assert column(bench.emitted[0], "s", 1, 2).tolist() == [[3.0, 2.0]]
-    padded = column(bench.emitted[0], "s", 1, 4)
+    assert column(bench.emitted[0], "s", DELTA, 1, 2).tolist() == [[3.0, 2.0]]
+    padded = column(bench.emitted[0], "s", DELTA, 1, 4)
     assert padded[0, :3].tolist() == [3.0, 2.0, 1.0]
     assert np.isnan(padded[0, 3])
     bench.sweeps.close()
@@ -126,21 +129,47 @@ def test_the_matrices_of_a_stack_share_a_row():
     """Ranks 4 (weight 1) and 2 (weight 3): (4 + 3·2)/4 = 2.5. σ: sqrt((1² + 7²)/2) = 5, sqrt((1 + 1)/2) = 1."""
     bench = Bench(2, limit=1000)
     found = [Found({"rank": 4.0, "s": np.array([1.0, 1.0])}, 1.0), Found({"rank": 2.0, "s": np.array([7.0, 1.0])}, 3.0)]
-    bench.sweeps._compute = lambda row, matrix: found if row == 0 else [found[0], Found()]
+    bench.sweeps._compute = lambda candidate, matrix: found if candidate.row == 0 else [found[0], Found()]
     bench.sweeps.finish(1)
-    assert column(bench.emitted[0], "rank", 2, None)[0] == 2.5
-    assert column(bench.emitted[0], "s", 2, 3)[0, :2].tolist() == [5.0, 1.0]
-    assert np.isnan(column(bench.emitted[0], "rank", 2, None)[1]), "an expert without a spectrum leaves the stack none"
+    assert column(bench.emitted[0], "rank", DELTA, 2, None)[0] == 2.5
+    assert column(bench.emitted[0], "s", DELTA, 2, 3)[0, :2].tolist() == [5.0, 1.0]
+    assert np.isnan(column(bench.emitted[0], "rank", DELTA, 2, None)[1]), (
+        "an expert without a spectrum leaves the stack none"
+    )
     bench.sweeps.close()
 
 
 def test_half_a_stack_is_not_handed_on():
     bench = Bench(0, limit=200)
-    bench.sweeps._candidates = [Candidate(0, 100, bench._snapshot)] + [Candidate(1, 100, bench._snapshot)] * 2
+    first, second = (Candidate(row, 100, bench._snapshot, DELTA) for row in (0, 1))
+    bench.sweeps._candidates = [first, second, second]
     bench.advance(1, due=True)
     bench.sweeps.close()
     assert bench.emitted[0].measured_step == {0: 1}
-    assert list(bench.emitted[0].values) == [0]
+    assert list(bench.emitted[0].values) == [(0, DELTA)]
+
+
+def test_a_sweep_takes_what_is_due_and_says_what_it_still_has_to_take():
+    bench = Bench(2, limit=200)
+    step = frozenset({Need.STEP})
+    bench.sweeps._candidates += [Candidate(row, 100, bench._snapshot, step) for row in (0, 1)]
+    bench.advance(1, due=True)
+    assert bench.sweeps.pending() == set()
+    bench.settle()
+    bench.step = 2
+    bench.sweeps.advance(2, due=[step, DELTA])
+    assert bench.sweeps.pending() == {step}
+    bench.settle()
+    bench.advance(3)
+    bench.settle()
+    bench.advance(4)
+    first, second = bench.emitted
+    assert set(first.values) == {(0, DELTA), (1, DELTA)}
+    assert set(second.values) == {(0, DELTA), (1, DELTA), (0, step), (1, step)}
+    # One array a probe: what was seen of the displacement is not what was seen of the step.
+    assert column(second, "value", DELTA, 2, None).tolist() == [2.0, 2.01]
+    assert column(second, "value", step, 2, None).tolist() == [3.0, 3.01]
+    bench.sweeps.close()
 
 
 def test_no_candidates_no_rows():

@@ -101,8 +101,11 @@ def test_standard_preset_holds_every_row_it_should(tmp_path: Path, make_trainer)
         "grad_norm": every,
         "update_norm": every,
         "update_norm_intended": every,
+        "update_applied_fraction": every,
         "update_ratio": every,
+        "update_changed_fraction": [1, 5, 10, 12],
         "delta_norm": [1, 5, 10, 12],
+        "delta_changed_fraction": [1, 5, 10, 12],
     }
     assert {name: measured[name] for name in expected} == expected
     layer_steps = run.layers["step"].values[~np.isnan(run.layers["layer_delta"].values).any(1)]
