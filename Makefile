@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 DEMO   ?= runs/demo-$(shell date +%Y%m%d-%H%M%S)
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-fast check format benchmarks docs clean
+.PHONY: demo test test-fast check format clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

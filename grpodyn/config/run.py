@@ -141,10 +141,6 @@ class RunConfig(StrictModel):
         """Return the resolved config as plain YAML and JSON values; `from_dict` gives an equal config back."""
         return self.model_dump(mode="json")
 
-    def to_yaml(self) -> str:
-        """Return the resolved config as YAML."""
-        return yaml_text.dump(self.to_dict())
-
 
 def expand(value: dict[str, Any]) -> dict[str, Any]:
     """Return a raw config with the short forms written out: `model: NAME`, `task: NAME`, `rewards: [NAME]`.

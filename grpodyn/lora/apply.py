@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from grpodyn.config import run as run_config
 from grpodyn.config import yaml_text
-from grpodyn.errors import ConfigError, DirectoryInUseError
+from grpodyn.errors import ConfigError, UsageError
+from grpodyn.lora.modules import ADAPTER_CONFIG
 from grpodyn.trace import strict_json
 from grpodyn.trace.manifest import Manifest
 from grpodyn.trace.schema import MANIFEST
@@ -19,7 +20,6 @@ from grpodyn.trace.schema import MANIFEST
 if TYPE_CHECKING:
     from grpodyn.lora.advice import Advice
 
-ADAPTER_CONFIG = "adapter_config.json"
 # What the next run needs; PEFT fills in its own defaults, and keys it would save today could be unknown to it tomorrow.
 _LORA_KEYS = ("r", "lora_alpha", "lora_dropout", "bias", "target_modules", "use_rslora", "use_dora", "rank_pattern")
 _ONLY_IF_SET = frozenset({"use_rslora", "use_dora", "rank_pattern"})
@@ -80,7 +80,7 @@ def write_run_config(path: Path, merged: Merged, advice: Advice, overwrite: bool
     """Write a run config, with its origin as a comment.
 
     Raises:
-        DirectoryInUseError: the file exists.
+        UsageError: the file exists.
     """
     header = f"# Written by `grpodyn recommend-lora` from run {advice.movement.run_id}.\n# {advice.verdict}\n"
     _write(path, header + yaml_text.dump(merged.config), overwrite)
@@ -90,7 +90,7 @@ def write_peft_config(path: Path, advice: Advice, overwrite: bool = False) -> Pa
     """Write the config as PEFT saves it; into an existing folder under the name that `from_pretrained` looks for.
 
     Raises:
-        DirectoryInUseError: the file exists.
+        UsageError: the file exists.
     """
     target = path / ADAPTER_CONFIG if path.is_dir() else path
     _write(target, json.dumps(advice.peft_config, indent=2, sort_keys=True) + "\n", overwrite)
@@ -99,7 +99,7 @@ def write_peft_config(path: Path, advice: Advice, overwrite: bool = False) -> Pa
 
 def _write(path: Path, text: str, overwrite: bool) -> None:
     if path.exists() and not overwrite:
-        raise DirectoryInUseError(f"{path} exists; give another -o, or --overwrite")
+        raise UsageError(f"{path} exists; give another -o, or --overwrite")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         strict_json.replace_file(path, text.encode())

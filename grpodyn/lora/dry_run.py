@@ -16,12 +16,10 @@ from peft import LoraConfig, PeftConfig, get_peft_model
 from peft.tuners.lora.layer import LoraLayer, ParamWrapper
 
 from grpodyn.errors import AdviceError
-from grpodyn.lora.modules import Plan
+from grpodyn.lora.modules import ADAPTER_CONFIG, Plan, layer_of
 from grpodyn.lora.twin import Twin
 
-CONFIG_FILE = "adapter_config.json"
 _SHOWN = 6
-_LAYER = re.compile(r"^(.*?)\.(\d+)\.")
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ def resolve(saved: Mapping[str, Any], twin: Twin) -> Resolved:
         AdviceError: PEFT refuses the config on this model.
     """
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, CONFIG_FILE).write_text(json.dumps(saved), encoding="utf-8")
+        Path(folder, ADAPTER_CONFIG).write_text(json.dumps(saved), encoding="utf-8")
         config = PeftConfig.from_pretrained(folder)
     # PEFT and transformers warn about each other's deprecations here, and PEFT about pattern keys that it did apply;
     # what was really adapted is read back below, whatever the warnings say.
@@ -100,8 +98,7 @@ def _coverage(covered: set[str], elements: Mapping[str, int]) -> tuple[float, di
     total: dict[str, int] = {}
     hit: dict[str, int] = {}
     for name, count in elements.items():
-        found = _LAYER.match(name)
-        layer = f"{found.group(1)}.{found.group(2)}" if found else ""
+        layer = layer_of(name) or ""
         total[layer] = total.get(layer, 0) + count
         hit[layer] = hit.get(layer, 0) + (count if name in covered else 0)
     whole = sum(total.values())

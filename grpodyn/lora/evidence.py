@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from grpodyn.lora.findings import GroupMovement, Movement, Spread, Statistic
+from grpodyn.lora.findings import GroupMovement, Movement, RankFindings, Spread, Statistic
 
 FLAT_BELOW = 3.0
 """Largest over smallest below which movement over layers is called flat (arXiv 2605.07366: 2.17 under GRPO, more than
@@ -148,7 +148,7 @@ def _ranks(movement: Movement) -> list[Evidence]:
     )
     entropy = Evidence(
         f"effective rank {ranks.effective_rank:.1f} ({ranks.effective_rank_low:.1f} to {ranks.effective_rank_high:.1f} "
-        f"over matrices) {of}{_cap_reading(movement)}",
+        f"over matrices) {of}{_cap_reading(ranks)}",
         "effective_rank",
         ranks.effective_rank,
         ranks.effective_rank_low,
@@ -160,9 +160,8 @@ def _ranks(movement: Movement) -> list[Evidence]:
     return [*found, entropy]
 
 
-def _cap_reading(movement: Movement) -> str:
-    assert movement.ranks is not None  # noqa: S101 - narrowed by the caller
-    share = movement.ranks.share_of_cap
+def _cap_reading(ranks: RankFindings) -> str:
+    share = ranks.share_of_cap
     if math.isnan(share):
         return ""
     if share >= CAP_BINDS_FROM:

@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Method = Literal["lora", "rslora", "dora"]
-METHODS: tuple[Method, ...] = ("lora", "rslora", "dora")
+
+ADAPTER_CONFIG = "adapter_config.json"
+"""The file name that PEFT looks for in a folder."""
 
 QUERY_AND_KEY = frozenset({"q_proj", "k_proj"})
 """Leaf names that a tight budget gives up first; a fused qkv module cannot be given up in part."""
 FUSED_ATTENTION = frozenset({"qkv_proj", "c_attn", "query_key_value", "Wqkv", "qkv"})
 
-_INDEX = re.compile(r"(?:^|\.)(\d+)(?=\.)")
+_LAYER = re.compile(r"^(.*?\.\d+)\.")
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,6 @@ class LinearModule:
     def leaf(self) -> str:
         """Last part of the name: the module type."""
         return self.name.rsplit(".", 1)[-1]
-
-    @property
-    def layer(self) -> int:
-        """Index of the block, −1 outside the blocks."""
-        found = _INDEX.search(self.name)
-        return int(found.group(1)) if found else -1
 
     def adapter_parameters(self, rank: int, method: Method) -> int:
         """Return r·(in + out), plus `out` magnitudes for DoRA."""
@@ -83,6 +79,16 @@ class Plan:
         """Return the plan with these modules left out."""
         left_out = set(names)
         return replace(self, modules=tuple(m for m in self.modules if m.name not in left_out))
+
+
+def layer_of(name: str) -> str | None:
+    """Return the name of the layer that a parameter stands in, None outside the layers.
+
+    >>> layer_of("model.layers.3.mlp.up_proj.weight"), layer_of("lm_head.weight")
+    ('model.layers.3', None)
+    """
+    found = _LAYER.match(name)
+    return found.group(1) if found else None
 
 
 def uniform(modules: Iterable[LinearModule], rank: int, alpha: int, method: Method, dropout: float = 0.0) -> Plan:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 from transformers.pytorch_utils import Conv1D
 
 from grpodyn.errors import AdviceError
-from grpodyn.lora.modules import LinearModule
+from grpodyn.lora.modules import LinearModule, layer_of
 
 MAMBA_TYPES = frozenset({"falcon_h1", "mamba", "mamba2", "falcon_mamba", "nemotron_h"})
 MAMBA_REFUSED = frozenset({"out_proj", "conv1d"})
@@ -42,7 +41,6 @@ _BUILD_ERRORS = (
     ArithmeticError,
     ImportError,
 )
-_BLOCK = re.compile(r"^(.*?)\.(\d+)\.")
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,6 @@ class Twin:
     module_names: tuple[str, ...]
     block_elements: Mapping[str, int]
     """Elements of every weight with at least two dimensions inside the blocks, by parameter name."""
-    tied_head: bool
-    base_parameters: int
 
 
 def build(model: Mapping[str, Any]) -> Twin:
@@ -80,7 +76,6 @@ def build(model: Mapping[str, Any]) -> Twin:
         raise AdviceError(
             f"{type(module).__name__} ({config_values['model_type']}) has no linear module that PEFT can adapt"
         )
-    head, inputs = _embedding_weights(module)
     return Twin(
         model=module,
         model_type=str(config_values["model_type"]),
@@ -90,16 +85,9 @@ def build(model: Mapping[str, Any]) -> Twin:
         block_elements={
             name: parameter.numel()
             for name, parameter in module.named_parameters()
-            if parameter.dim() >= 2 and _BLOCK.match(name)
+            if parameter.dim() >= 2 and layer_of(name) is not None
         },
-        tied_head=head is not None and head is inputs,
-        base_parameters=sum(parameter.numel() for parameter in module.parameters()),
     )
-
-
-def _embedding_weights(module: Any) -> tuple[Any, Any]:
-    head, inputs = module.get_output_embeddings(), module.get_input_embeddings()
-    return getattr(head, "weight", None), getattr(inputs, "weight", None)
 
 
 def _meta_model(class_name: str, values: dict[str, Any]) -> Any:

@@ -44,8 +44,7 @@ def test_adapter_sizes() -> None:
     assert module.adapter_parameters(16, "lora") == 16 * (64 + 96)
     assert module.adapter_parameters(16, "rslora") == 16 * (64 + 96)
     assert module.adapter_parameters(16, "dora") == 16 * (64 + 96) + 96
-    assert (module.leaf, module.layer) == ("up_proj", 3)
-    assert LinearModule("score", 4, 1).layer == -1
+    assert module.leaf == "up_proj"
 
 
 def test_published_adapter_sizes_of_qwen3() -> None:

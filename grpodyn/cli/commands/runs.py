@@ -10,7 +10,7 @@ import typer
 
 def command(
     directory: Annotated[Path, typer.Argument(help="Folder that holds run directories.")] = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """List the runs in a folder with their status.
 

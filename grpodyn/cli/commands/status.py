@@ -18,7 +18,7 @@ def command(
     repair: Annotated[
         bool, typer.Option("--repair", help="First set unreadable files aside and cut the arrays to what is committed.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Show what is in a run: rows, gaps, segments, damage, and the recorder's own cost.
 
