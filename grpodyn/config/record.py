@@ -30,6 +30,10 @@ class RecordConfig(StrictModel):
     preset: Preset = "standard"
     probes: list[str] | None = None
     """Names of the probes to measure; null for all of them."""
+    only: list[int | str] | None = None
+    """Layers (by index), module types, or patterns of names: of the model, only these are recorded; null for all."""
+    skip: list[int | str] = Field(default_factory=list)
+    """The same, of what is not recorded."""
     every: dict[str, int] = Field(default_factory=dict)
     """Steps between measurements by probe, in place of the preset's; 0 is the first and the last step alone."""
     copy_limit: int = Field(default=256 * MEGABYTE, ge=0)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from grpodyn.config.record import RecordConfig
 from grpodyn.naming.inventory import take_inventory
+from grpodyn.naming.selection import select
 from grpodyn.probe import FloatArray, Need, TensorProbe
 from grpodyn.recording.boundary import Boundary
 from grpodyn.recording.completions import CompletionFiles
@@ -73,7 +74,7 @@ class Session:
         self._frozen: dict[Need, Tensor] | None = None
         self._digesting: threading.Thread | None = None
         self._digest_seconds = 0.0
-        self._inventory = take_inventory(start.model)
+        self._inventory = select(take_inventory(start.model), config.only, config.skip)
         self._layers = map_layers(self._inventory)
         self.writer, self._resumed = open_writer(run_dir, Manifest().updated(**extra), start.step, append=start.append)
         self._notes = Notes(self.writer, self._inventory)
