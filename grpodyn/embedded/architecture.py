@@ -15,8 +15,8 @@ def build_model(tokenizer: PreTrainedTokenizerBase) -> Qwen3ForCausalLM:
 
     Embedding and head are tied and queries share keys and values in pairs, as in the small released Qwen3 models.
     """
-    import torch  # noqa: PLC0415  # keeps --help fast
-    from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM  # noqa: PLC0415
+    import torch  # keeps --help fast
+    from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
     pad, eos = tokenizer.convert_tokens_to_ids([PAD, EOS])
     config = Qwen3Config(

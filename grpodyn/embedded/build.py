@@ -47,7 +47,7 @@ Held out (split `report`, {n} prompts that the base was not trained on; exact pr
 
 def build(recipe: Recipe, progress: Callable[[int, float], None]) -> tuple[Any, PreTrainedTokenizerBase]:
     """Return the trained model and its tokenizer; torch's global random state is left as it was."""
-    import torch  # noqa: PLC0415  # `--help` answers at once
+    import torch  # `--help` answers at once
 
     tokenizer = build_tokenizer()
     with torch.random.fork_rng(devices=[]):
@@ -59,7 +59,7 @@ def build(recipe: Recipe, progress: Callable[[int, float], None]) -> tuple[Any, 
 
 def figures(model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float]:
     """Return what the base does on held-out prompts, as probabilities: each format, all together, greedy, best T."""
-    from grpodyn.evaluation import exact_accuracy, held_out_accuracy  # noqa: PLC0415
+    from grpodyn.evaluation import exact_accuracy, held_out_accuracy
 
     examples, solved = task(ArithmeticFormat.name).split("report"), problems()
     by_format = {
@@ -78,7 +78,7 @@ def figures(model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float]:
 
 
 def _card(model: Any, recipe: Recipe, measured: dict[str, float]) -> str:
-    import torch  # noqa: PLC0415
+    import torch
 
     return CARD.format(
         parameters=model.num_parameters(),
@@ -120,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise DirectoryInUseError(f"{output} is not empty; name a new folder")
 
-    import torch  # noqa: PLC0415
+    import torch
 
     torch.set_num_threads(arguments.threads)
     recipe = Recipe(seed=arguments.seed, steps=arguments.steps)

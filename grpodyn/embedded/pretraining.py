@@ -41,7 +41,7 @@ class _Sequences:
 
 
 def _sequences(tokenizer: PreTrainedTokenizerBase) -> _Sequences:
-    import torch  # noqa: PLC0415  # this module is importable without torch
+    import torch  # this module is importable without torch
 
     train = {prompt: number for prompt, number in problems().items() if split_of(prompt) == "train"}
     (prompt_tokens,) = {len(ids) for ids in tokenizer(list(train))["input_ids"]}
@@ -57,7 +57,7 @@ def _optimizers(model: Any, learning_rate: float) -> list[torch.optim.Optimizer]
 
     Muon reaches a base that adds correctly in minutes on two cores.
     """
-    import torch  # noqa: PLC0415
+    import torch
 
     if not hasattr(torch.optim, "Muon"):
         raise UsageError(f"rebuilding the embedded model needs torch >= 2.9 (Muon), found {torch.__version__}")
@@ -76,7 +76,7 @@ def _rate(recipe: Recipe, step: int) -> float:
 
 
 def _loss(model: Any, ids: torch.Tensor, prompt_tokens: int, pad: int) -> torch.Tensor:
-    import torch  # noqa: PLC0415
+    import torch
 
     ids = ids[:, : int((ids != pad).any(0).sum())]
     logits = model(input_ids=ids[:, :-1], use_cache=False).logits[:, prompt_tokens - 1 :]
@@ -97,7 +97,7 @@ def pretrain(
     Raises:
         UsageError: torch is older than 2.9.
     """
-    import torch  # noqa: PLC0415
+    import torch
 
     data = _sequences(tokenizer)
     optimizers = _optimizers(model, recipe.learning_rate)
@@ -108,7 +108,7 @@ def pretrain(
         which = torch.randint(data.ids.shape[1], (recipe.batch_size,), generator=draw)
         form = torch.multinomial(shares, recipe.batch_size, replacement=True, generator=draw)
         loss = _loss(model, data.ids[form, which], data.prompt_tokens, tokenizer.pad_token_id)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = _rate(recipe, step)

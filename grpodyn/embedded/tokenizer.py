@@ -16,8 +16,8 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
 
     One string has one tokenization, so the probability of a string is the product of its tokens' probabilities.
     """
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers  # noqa: PLC0415  # keeps --help fast
-    from transformers import PreTrainedTokenizerFast  # noqa: PLC0415
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers  # keeps --help fast
+    from transformers import PreTrainedTokenizerFast
 
     vocabulary = {token: index for index, token in enumerate((PAD, EOS, UNKNOWN, *CHARACTERS))}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))

@@ -71,7 +71,7 @@ def _batch(rows: Sequence[_Encoded], pad: int, device: Any) -> tuple[torch.Tenso
 
     Prompts are padded on the left and answers on the right, so that all answers start in one column.
     """
-    import torch  # noqa: PLC0415  # the package is importable without torch
+    import torch  # the package is importable without torch
 
     before = max(len(row.prompt) for row in rows)
     width = max(len(row.answer) for row in rows)
@@ -89,7 +89,7 @@ def _batch(rows: Sequence[_Encoded], pad: int, device: Any) -> tuple[torch.Tenso
 def _score_batch(
     model: Any, rows: Sequence[_Encoded], temperatures: Sequence[float], ends: Sequence[int], pad: int, keep: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    import torch  # noqa: PLC0415
+    import torch
 
     ids, attention, scored, width = _batch(rows, pad, model.device)
     options = {"logits_to_keep": width + 1} if keep else {}
@@ -150,7 +150,7 @@ def score_answers(
     Raises:
         ConfigError: nothing to score, lengths differ, a temperature is not positive, or nothing can end an answer.
     """
-    import torch  # noqa: PLC0415
+    import torch
 
     if not prompts or len(prompts) != len(answers):
         raise ConfigError(f"{len(prompts)} prompts and {len(answers)} answers; give at least one, one answer a prompt")

@@ -15,7 +15,7 @@ _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def changed_bits(
-    after: Sequence[Float[Tensor, "*_"]], before: Sequence[Float[Tensor, "*_"]]
+    after: Sequence[Float[Tensor, "..."]], before: Sequence[Float[Tensor, "..."]]
 ) -> Float64[Tensor, " n"]:
     """Return, for each pair of tensors of one dtype, how many elements differ in their stored bits.
 
@@ -33,7 +33,7 @@ def changed_bits(
 
 
 def changed_noticeably(
-    after: Sequence[Float[Tensor, "*_"]], before: Sequence[Float[Tensor, "*_"]], tolerance: float = NOTICEABLE
+    after: Sequence[Float[Tensor, "..."]], before: Sequence[Float[Tensor, "..."]], tolerance: float = NOTICEABLE
 ) -> Float64[Tensor, " n"]:
     """Return, for each pair of tensors, how many elements have |a − b| > tolerance · max(|a|, |b|).
 

@@ -55,6 +55,8 @@ def energy_rank(singular_values: FloatArray, fraction: float) -> float:
     Raises:
         ValueError: `fraction` is not in (0, 1].
 
+    Reference: Jolliffe, Principal Component Analysis (2nd ed., 2002), section 6.1.1.
+
     >>> energy_rank(np.array([3.0, 1.0]), 0.9), energy_rank(np.array([3.0, 1.0]), 0.91)
     (1.0, 2.0)
     """

@@ -72,6 +72,6 @@ def as_split(name: str) -> Split:
 
 def dataset_of(examples: Examples) -> Dataset:
     """Return examples as a `datasets.Dataset` with the columns `prompt` and `answer`."""
-    from datasets import Dataset  # noqa: PLC0415  # heavy, and only training needs it
+    from datasets import Dataset  # heavy, and only training needs it
 
     return Dataset.from_dict({"prompt": list(examples.prompts), "answer": list(examples.answers)})
