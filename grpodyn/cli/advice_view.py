@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from grpodyn.cli.text import literal
 from grpodyn.lora.advice import Advice
 from grpodyn.lora.findings import GroupMovement, Movement, Ranged
 from grpodyn.lora.literature import Conflict
@@ -59,7 +60,7 @@ class _Page:
         self._console = console
 
     def say(self, text: str, indent: int = 0) -> None:
-        self._console.print(Padding(Text(text), (0, 0, 0, indent)))
+        self._console.print(Padding(literal(text), (0, 0, 0, indent)))
 
     def head(self, title: str) -> None:
         self._console.print()
@@ -70,7 +71,7 @@ class _Page:
 
     def command(self, line: str) -> None:
         # A wrapped command could not be copied.
-        self._console.print(Text(f"  {line}"), soft_wrap=True)
+        self._console.print(literal(f"  {line}"), soft_wrap=True)
 
 
 def _conflict(out: _Page, conflict: Conflict) -> None:
@@ -93,14 +94,16 @@ def _config(advice: Advice) -> Table:
     share = advice.trainable_params / advice.all_linear_params
     cap = f"a server's cap must allow rank {advice.max_rank}"
     table.add_row("adapter", f"{kind}, rank {config['r']}, alpha {config['lora_alpha']}; {cap}")
-    table.add_row("target modules", Text(", ".join(f"{name} ×{count}" for name, count in advice.target_counts.items())))
+    table.add_row(
+        "target modules", literal(", ".join(f"{name} ×{count}" for name, count in advice.target_counts.items()))
+    )
     table.add_row("trainable", f"{advice.trainable_params:,} parameters (PEFT's count), {share:.0%} of all-linear")
     table.add_row("covers", f"{advice.coverage:.0%} of the blocks' weights, {len(advice.modules)} modules")
     rate = training.basis
     if training.learning_rate is not None and training.low is not None and training.high is not None:
         span = "" if training.low == training.high else f" (range {training.low:g} to {training.high:g})"
         rate = f"{training.learning_rate:g}{span}: {rate}"
-    table.add_row("learning rate", rate)
+    table.add_row("learning rate", literal(rate))
     table.add_row("checked", "PEFT resolves every module's rank and alpha as planned")
     return table
 
@@ -112,7 +115,7 @@ def _groups(label: str, groups: Sequence[GroupMovement]) -> Table:
         table.add_column(name, justify="right")
     for group in groups:
         table.add_row(
-            Text(group.group),
+            literal(group.group),
             _percent(group.displacement_share),
             _percent(group.path_share),
             _percent(group.gradient_share),

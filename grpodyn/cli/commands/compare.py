@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from grpodyn.cli.text import literal
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -43,7 +45,7 @@ def _show(console: Console, result: Any) -> None:
             console.print(_differences(result, columns))
         console.print(_results(result, columns))
     for warning in result.warnings:
-        console.print(f"• {warning}", markup=False, highlight=False)
+        console.print(literal(f"• {warning}"))
 
 
 def _table(result: Any, columns: slice, title: str) -> Any:
@@ -52,17 +54,14 @@ def _table(result: Any, columns: slice, title: str) -> Any:
     table = Table(title=title, title_justify="left")
     table.add_column("")
     for run in result.runs[columns]:
-        table.add_column(Path(run.path).name, justify="right", overflow="fold")
+        table.add_column(literal(Path(run.path).name), justify="right", overflow="fold")
     return table
 
 
 def _differences(result: Any, columns: slice) -> Any:
-    from rich.text import Text
-
     table = _table(result, columns, "where the configs differ")
     for difference in result.differences:
-        # Text, because what stands in a run is data and may hold markup.
-        table.add_row(Text(difference.key), *(Text(_short(value)) for value in difference.values[columns]))
+        table.add_row(literal(difference.key), *(literal(_short(value)) for value in difference.values[columns]))
     return table
 
 
@@ -88,7 +87,7 @@ def _results(result: Any, columns: slice) -> Any:
         ("trained, best temperature", [_best(run.trained) for run in runs]),
     ]
     for label, values in rows:
-        table.add_row(label, *values)
+        table.add_row(label, *map(literal, values))
     return table
 
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from grpodyn.cli.text import literal
+
 
 def command(
     directory: Annotated[Path, typer.Argument(help="Folder that holds run directories.")] = Path("runs"),
@@ -46,9 +48,9 @@ def command(
         table.add_column(heading, justify="right")
     for path, facts in found:
         if isinstance(facts, str):
-            table.add_row(Text(path.name), "unreadable", "", "", "", "1")
+            table.add_row(literal(path.name), "unreadable", "", "", "", "1")
         else:
             counts = (facts.last_step, sum(facts.rows.values()), len(facts.segments), len(facts.problems))
-            table.add_row(Text(path.name), facts.status, *map(str, counts))
+            table.add_row(literal(path.name), facts.status, *map(str, counts))
     console = Console()
     console.print(table if found else Text(f"{directory} holds no runs"))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from grpodyn.cli.text import literal, visible
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -45,24 +47,24 @@ def _show(path: Path, facts: Overview, done: list[str] | None) -> None:
 
     console = Console()
     for sentence in done or ():
-        console.print(Text(f"repaired: {sentence}"))
+        console.print(literal(f"repaired: {sentence}"))
     if done == []:
         console.print("repaired: nothing to do")
-    console.print(Text.assemble(("run ", "bold"), f"{path} ({facts.run_id})"))
+    console.print(Text.assemble(("run ", "bold"), visible(f"{path} ({facts.run_id})")))
     until = f" at step {facts.last_step}" if facts.last_step >= 0 else ""
     console.print(Text.assemble((f"{facts.status}{until}", "bold")))
     console.print(_rows_table(facts))
     if facts.recorder.seconds is not None:
         share = facts.recorder.fraction_of_step
         shown = "" if share is None else f", {100 * share:.2f} % of the steps' time"
-        console.print(Text(f"recorder: {facts.recorder.seconds:.2f} CPU seconds{shown}"))
+        console.print(literal(f"recorder: {facts.recorder.seconds:.2f} CPU seconds{shown}"))
     if len(facts.segments) > 1:
         starts = ", ".join(str(segment.get("start_step")) for segment in facts.segments)
-        console.print(Text(f"segments: {len(facts.segments)}, started at steps {starts}"))
+        console.print(literal(f"segments: {len(facts.segments)}, started at steps {starts}"))
     for skip in facts.skipped:
-        console.print(Text(f"not recorded: {skip['what']}: {skip['why']}"))
+        console.print(literal(f"not recorded: {skip['what']}: {skip['why']}"))
     for problem in facts.problems:
-        console.print(Text(f"problem: {problem}"))
+        console.print(literal(f"problem: {problem}"))
 
 
 def _rows_table(facts: Overview) -> Table:
