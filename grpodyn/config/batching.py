@@ -25,6 +25,9 @@ TRL_DEFAULTS: dict[str, Any] = {
     "max_completion_length": 512,
 }
 
+_MOST = 1_000_000
+"""Beyond it a count is a slip of the finger, and the search for one that fits would take for ever."""
+
 
 @dataclass(frozen=True)
 class BatchPlan:
@@ -52,7 +55,7 @@ class BatchPlan:
 def world_size() -> int:
     """Return the number of ranks that a launcher (torchrun, accelerate) has started this process among."""
     value = os.environ.get("WORLD_SIZE", "1")
-    return int(value) if value.isdecimal() else 1
+    return max(1, int(value)) if value.isdecimal() else 1
 
 
 def batch_plan(grpo: Mapping[str, Any], ranks: int = 1) -> BatchPlan:
@@ -69,6 +72,7 @@ def batch_plan(grpo: Mapping[str, Any], ranks: int = 1) -> BatchPlan:
     accumulation = _positive(grpo, "gradient_accumulation_steps")
     group = _positive(grpo, "num_generations")
     iterations = _positive(grpo, "num_iterations")
+    _positive(grpo, "max_completion_length")
     if group < 2:
         raise ConfigError(
             f"grpo.num_generations is {group}: advantages compare completions of a prompt, use at least 2"
@@ -88,20 +92,27 @@ def batch_plan(grpo: Mapping[str, Any], ranks: int = 1) -> BatchPlan:
 def planned_steps(grpo: Mapping[str, Any], plan: BatchPlan, prompts: int) -> int:
     """Return the optimizer steps of the whole run: `max_steps` if set, else epochs over `prompts` prompts.
 
+    Raises:
+        ConfigError: one of the two is no number that can be trained for.
+
     >>> planned_steps({"max_steps": 300}, batch_plan({}), prompts=1000)
     300
     """
     max_steps = grpo.get("max_steps", TRL_DEFAULTS["max_steps"])
-    if isinstance(max_steps, int) and max_steps > 0:
+    if isinstance(max_steps, bool) or not isinstance(max_steps, int):
+        raise ConfigError(f"grpo.max_steps is {max_steps!r}, expected a whole number, or -1 to count epochs")
+    if max_steps > 0:
         return max_steps
     epochs = grpo.get("num_train_epochs", TRL_DEFAULTS["num_train_epochs"])
+    if isinstance(epochs, bool) or not isinstance(epochs, int | float) or not 0 < epochs < math.inf:
+        raise ConfigError(f"grpo.num_train_epochs is {epochs!r}, expected a positive number")
     return math.ceil(float(epochs) * max(plan.steps_per_epoch(prompts), 1))
 
 
 def _positive(grpo: Mapping[str, Any], key: str) -> int:
-    value = grpo.get(key, TRL_DEFAULTS[key])
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"grpo.{key} is {value!r}, expected a positive whole number")
+    value = grpo.get(key, TRL_DEFAULTS.get(key))
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+        raise ConfigError(f"grpo.{key} is {value!r}, expected a positive whole number of at most {_MOST:,}")
     return value
 
 
@@ -114,8 +125,8 @@ def _generation_batch(grpo: Mapping[str, Any], micro_batch: int, accumulation: i
             "thing twice; set one of them"
         )
     if generation is None:
-        return micro_batch * (accumulation if per_generation is None else int(per_generation))
-    if generation % micro_batch != 0:
+        return micro_batch * (accumulation if per_generation is None else _positive(grpo, "steps_per_generation"))
+    if _positive(grpo, "generation_batch_size") % micro_batch != 0:
         raise ConfigError(
             f"grpo.generation_batch_size is {generation}, not a multiple of the {micro_batch} completions that all "
             "ranks take at once (per_device_train_batch_size × ranks)"
@@ -124,7 +135,7 @@ def _generation_batch(grpo: Mapping[str, Any], micro_batch: int, accumulation: i
 
 
 def _groups_do_not_fit(generation: int, group: int, per_device: int, accumulation: int, world: int) -> ConfigError:
-    divisors = [g for g in range(2, generation + 1) if generation % g == 0]
+    divisors = [g for g in range(2, min(generation, _MOST) + 1) if generation % g == 0]
     nearest = sorted(sorted(divisors, key=lambda g: abs(g - group))[:3])
     fitting = next(b for b in range(per_device, per_device + group + 1) if generation // per_device * b % group == 0)
     choices = f"num_generations {_either(nearest)}, or " if nearest else ""

@@ -17,6 +17,9 @@ from grpodyn.errors import ConfigError
 
 _FLOAT = re.compile(r"^[-+]?(\d[\d_]*)(\.[\d_]*)?[eE][-+]?\d+$|^[-+]?\.\d[\d_]*[eE][-+]?\d+$")
 
+MOST_VALUES = 100_000
+"""Of one document, anchors written out."""
+
 
 class _Loader(yaml.SafeLoader):
     """`yaml.SafeLoader` that reads `3e-4` as a float and refuses repeated keys."""
@@ -45,16 +48,19 @@ def parse(text: str, source: str) -> Any:
         source: where it comes from, for the message (`configs/a.yaml`, `--set`).
 
     Raises:
-        ConfigError: it is not YAML, or repeats a key.
+        ConfigError: it is not YAML, repeats a key, or grows beyond all measure through its anchors.
 
     >>> parse("learning_rate: 3e-4", "example")
     {'learning_rate': 0.0003}
     """
     try:
         # _Loader derives from SafeLoader: no Python objects are built.
-        return yaml.load(text, Loader=_Loader)  # noqa: S506
-    except yaml.YAMLError as error:
+        return _unshared(yaml.load(text, Loader=_Loader))  # noqa: S506
+    # Beside its own errors the loader lets through what Python says of a value (`2001-99-99` is no date).
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"{source} is not readable YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{source} is nested too deeply, or holds an anchor inside itself") from error
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -82,6 +88,22 @@ def dump(value: Any) -> str:
     'seed: 0\\nlora: null\\n'
     """
     return yaml.safe_dump(value, sort_keys=False, default_flow_style=False)
+
+
+def _unshared(value: Any) -> Any:
+    """Return a value whose parts are each there once: what an anchor names twice may be changed in one place alone."""
+    left = MOST_VALUES
+
+    def copied(part: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise ValueError(f"its anchors stand for more than {MOST_VALUES:,} values")
+        if isinstance(part, dict):
+            return {key: copied(item) for key, item in part.items()}
+        return [copied(item) for item in part] if isinstance(part, list) else part
+
+    return copied(value)
 
 
 def _kind(value: Any) -> str:

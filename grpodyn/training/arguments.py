@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing
 from collections.abc import Mapping
 from pathlib import Path
@@ -98,9 +99,10 @@ def _is_plain(hint: Any) -> bool:
 
 def _check_type(hint: Any, value: Any, path: str) -> None:
     try:
-        TypeAdapter(hint, config=ConfigDict(strict=True)).validate_python(value)
+        TypeAdapter(hint, config=ConfigDict(strict=True, allow_inf_nan=False)).validate_python(value)
     except ValidationError as error:
-        expected = " or ".join(_names(hint))
+        finite = "finite " if isinstance(value, float) and not math.isfinite(value) else ""
+        expected = finite + " or ".join(_names(hint))
         raise ConfigError(f"`{path}` is {value!r} (a {type(value).__name__}), expected {expected}") from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,7 +14,8 @@ from transformers import AutoModelForCausalLM
 
 from grpodyn.config.batching import TRL_DEFAULTS, batch_plan, planned_steps, world_size
 from grpodyn.config.run import RunConfig
-from grpodyn.training.arguments import lora_arguments
+from grpodyn.training.arguments import grpo_arguments, lora_arguments
+from grpodyn.training.checkpoints import FOLDER
 from grpodyn.training.data import train_prompts
 from grpodyn.training.loading import load_architecture, load_tokenizer
 
@@ -80,6 +82,8 @@ def plan_run(config: RunConfig) -> RunPlan:
         ConfigError, UnknownNameError: the model, the dataset or a setting is wrong.
     """
     batches = batch_plan(config.grpo, world_size())
+    # What a run would refuse is refused here too: nobody waits for a plan that cannot be followed.
+    grpo_arguments(config, Path(FOLDER))
     prompts = train_prompts(config.task)
     steps = planned_steps(config.grpo, batches, len(prompts))
     architecture = load_architecture(config.model)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpodyn.config.batching import TRL_DEFAULTS, batch_plan, planned_steps
+from grpodyn.config.batching import TRL_DEFAULTS, batch_plan, planned_steps, world_size
 from grpodyn.errors import ConfigError
 
 
@@ -44,6 +44,12 @@ def test_one_generation_can_feed_several_steps() -> None:
         ({"num_iterations": True}, ["is True"]),
         ({"generation_batch_size": 12}, ["12", "not a multiple of the 8"]),
         ({"generation_batch_size": 16, "steps_per_generation": 2}, ["set one of them"]),
+        *(
+            ({key: value}, [f"grpo.{key} is {value!r}", "positive whole number"])
+            for key in ("generation_batch_size", "steps_per_generation", "max_completion_length", "num_generations")
+            for value in ("abc", 0, -5, 2.0, 10**23, float("nan"))
+        ),
+        ({"per_device_train_batch_size": 10**6, "gradient_accumulation_steps": 10**6, "num_generations": 7}, ["7"]),
         ({"per_device_train_batch_size": 1}, ["use per_device_train_batch_size 8"]),
     ],
 )
@@ -73,6 +79,18 @@ def test_steps_of_a_run() -> None:
     assert planned_steps({"max_steps": 7}, plan, prompts=100) == 7
     assert planned_steps({}, plan, prompts=100) == 75  # TRL's three epochs of 25 batches
     assert planned_steps({"num_train_epochs": 0.5}, plan, prompts=100) == 13
+
+
+@pytest.mark.parametrize("key", ["max_steps", "num_train_epochs"])
+@pytest.mark.parametrize("value", ["abc", None, True, float("nan"), float("inf"), [3]], ids=repr)
+def test_a_length_that_is_no_number_is_refused(key: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"grpo.{key} is"):
+        planned_steps({key: value}, batch_plan({}), prompts=100)
+
+
+def test_a_launcher_that_says_zero_means_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "0")
+    assert world_size() == 1
 
 
 @pytest.mark.slow

@@ -64,3 +64,29 @@ values = st.recursive(
 @given(values)
 def test_dump_and_parse_are_inverse(value: object) -> None:
     assert yaml_text.parse(yaml_text.dump(value), "test") == value
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: 2001-99-99", "month must be"),
+        ('a: !!int "x"', "invalid literal"),
+        ("[" * 3000, "nested too deeply"),
+        ("&a [*a]", "inside itself"),
+        ("a: &a {b: *a}", "inside itself"),
+        (
+            "\n".join(f"x{i}: &x{i} [{', '.join([f'*x{i - 1}' if i else '0'] * 9)}]" for i in range(9)),
+            "more than 100,000",
+        ),
+    ],
+    ids=["date", "int", "deep", "list in itself", "mapping in itself", "bomb"],
+)
+def test_what_the_loader_lets_through_is_a_config_error_too(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        yaml_text.parse(text, "here")
+
+
+def test_what_an_anchor_names_twice_can_be_changed_alone() -> None:
+    value = yaml_text.parse("a: &x {r: 8}\nb: *x", "here")
+    value["a"]["r"] = 16
+    assert value["b"] == {"r": 8}

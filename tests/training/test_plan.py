@@ -4,6 +4,7 @@ import pytest
 
 from grpodyn import embedded
 from grpodyn.config import run
+from grpodyn.errors import ConfigError
 from grpodyn.training.loading import load_model
 from grpodyn.training.plan import plan_run
 
@@ -55,3 +56,11 @@ def test_an_optimizer_that_is_not_known_is_not_guessed() -> None:
     memory = plan_run(run.embedded(["grpo.optim=lion_32bit"])).memory
     assert memory.optimizer is None
     assert memory.total is None
+
+
+@pytest.mark.parametrize(
+    "setting", ["grpo.learning_rate=.nan", "grpo.learning_rate=1e400", "grpo.max_stepz=3", "grpo.beta=text"]
+)
+def test_what_a_run_would_refuse_is_not_planned(setting: str) -> None:
+    with pytest.raises(ConfigError, match="grpo"):
+        plan_run(run.embedded([setting]))
