@@ -32,7 +32,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config, Qwen3
 from trl import GRPOConfig, GRPOTrainer
 
 from grpodyn import Recorder
-from grpodyn.config.record import RecordConfig
+from grpodyn.config.record import PRESETS, Preset, RecordConfig
 from grpodyn.embedded import MODEL_DIR, defaults
 from grpodyn.rewards.catalogue import reward
 from grpodyn.tasks import task
@@ -86,7 +86,7 @@ def load(options: argparse.Namespace) -> Any:
     return AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
 
 
-def train(options: argparse.Namespace, preset: str | None, folder: Path) -> Run:
+def train(options: argparse.Namespace, preset: Preset | None, folder: Path) -> Run:
     """Train once, with the recorder on if a preset is named."""
     recorder = Recorder(folder / "run", RecordConfig(preset=preset)) if preset else None
     arguments = {
@@ -161,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="What recording costs a GRPO run.")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--repeats", type=int, default=2, help="runs with and without the recorder, in turns")
-    parser.add_argument("--presets", nargs="+", default=["light", "standard"])
+    parser.add_argument("--presets", nargs="+", choices=PRESETS, default=["light", "standard"])
     parser.add_argument("--lora", type=int, default=0, metavar="R", help="rank; 0 trains all parameters")
     parser.add_argument("--batch", type=int, default=defaults.GRPO["per_device_train_batch_size"])
     parser.add_argument("--length", type=int, default=defaults.GRPO["max_completion_length"])

@@ -43,7 +43,8 @@ def power_law(shape: tuple[int, int], generator: torch.Generator) -> Tensor:
     """Return a float32 delta whose singular values fall from 1 like 1/i, the size of a delta after some RL steps."""
     rank = min(shape)
     left, right = (torch.linalg.qr(torch.randn(n, rank, generator=generator)).Q for n in shape)
-    return 1e-3 * (left / torch.arange(1, rank + 1)) @ right.T
+    delta: Tensor = 1e-3 * (left / torch.arange(1, rank + 1)) @ right.T
+    return delta
 
 
 def rank_8(shape: tuple[int, int], generator: torch.Generator) -> Tensor:

@@ -83,7 +83,8 @@ def _running_mean(values: np.ndarray[Any, Any], width: int) -> np.ndarray[Any, A
     total = np.concatenate([[0.0], np.nancumsum(values)])
     index = np.arange(values.size)
     low, high = np.maximum(index - width // 2, 0), np.minimum(index + width // 2 + 1, values.size)
-    return (total[high] - total[low]) / (high - low)
+    mean: np.ndarray[Any, Any] = (total[high] - total[low]) / (high - low)
+    return mean
 
 
 def _layer_displacement(axes: Axes, run: Run) -> None:
