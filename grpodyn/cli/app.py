@@ -11,6 +11,7 @@ import typer
 
 import grpodyn
 from grpodyn.cli import commands
+from grpodyn.cli.script_call import ScriptCall, split
 from grpodyn.errors import GrpodynError
 
 EXIT_CODES = "Exit codes: 0 done; 1 a finding the caller asked to fail on; 2 usage; 3 a run or file cannot be read."
@@ -46,9 +47,24 @@ def build() -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command line; errors that grpodyn raises on purpose become one line and an exit code."""
+    """Run the command line; errors that grpodyn raises on purpose become one line and an exit code.
+
+    `record … -- SCRIPT` runs somebody's script. It runs here, outside of the parser and of this program's error
+    handling: its exit code, its traceback and its own `GrpodynError` are its own.
+    """
+    ours, script = split(sys.argv[1:])
+    call = None if script is None else ScriptCall(script)
+    show = sys.excepthook
     try:
-        build()()
+        build()(args=ours, obj=call)
     except GrpodynError as error:
         typer.secho(f"grpodyn: {error}", err=True, fg=typer.colors.RED)
         sys.exit(error.exit_code)
+    except SystemExit:
+        # The parser exits when it is done.
+        if call is None or call.run is None:
+            raise
+    finally:
+        sys.excepthook = show
+    if call is not None and call.run is not None:
+        call.run()

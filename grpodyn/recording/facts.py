@@ -56,12 +56,16 @@ def about_lora(model: nn.Module) -> Facts | None:
 
 
 def about_trainer(trainer: Any, args: Any) -> Facts:
-    """Return the trainer's class and its arguments, without tokens and keys."""
-    arguments = {
-        name: value
-        for name, value in args.to_dict().items()
-        if not any(word in name.lower() for word in _SECRET) or value is None
-    }
+    """Return the trainer's class and its arguments, without tokens and keys; None and {} for a loop of one's own."""
+    arguments = (
+        {}
+        if args is None
+        else {
+            name: value
+            for name, value in args.to_dict().items()
+            if not any(word in name.lower() for word in _SECRET) or value is None
+        }
+    )
     return {
         "class": None if trainer is None else f"{type(trainer).__module__}.{type(trainer).__qualname__}",
         "arguments": arguments,
@@ -94,11 +98,11 @@ def about_dataset(trainer: Any) -> Facts:
     return {key: value for key, value in known.items() if value is not None}
 
 
-def about_world(args: Any, sharded: bool) -> Facts:
+def about_world(sharded: bool) -> Facts:
     """Return how many ranks there are, how they talk, and whether parameters are split among them."""
     distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     return {
-        "ranks": int(args.world_size),
+        "ranks": torch.distributed.get_world_size() if distributed else 1,
         "backend": torch.distributed.get_backend() if distributed else None,
         "sharding": "sharded" if sharded else "replicated",
     }

@@ -30,9 +30,10 @@ class Start:
 
     model: nn.Module
     trainer: Any
-    """None where it cannot be found."""
+    """None where there is none, or it cannot be found."""
     optimizer: Any
     args: Any
+    """The trainer's arguments; None for a loop of one's own."""
     step: int
     """Steps done before."""
     last: int | None
@@ -94,7 +95,7 @@ def manifest_fields(start: Start, inventory: Inventory, reference: Reference, *,
         "lora": facts.about_lora(start.model),
         "rewards": facts.about_rewards(start.trainer),
         "dataset": facts.about_dataset(start.trainer),
-        "world": facts.about_world(start.args, sharded),
+        "world": facts.about_world(sharded),
         "environment": facts.about_environment(device),
     }
     return fields if resumed else {**fields, "reference": reference.facts}

@@ -40,6 +40,10 @@ class IntendedSteps:
         """Why no intended step can be told, or None."""
         self._counts: dict[int, float] = {}
 
+    def reads(self, optimizer: Any) -> bool:
+        """Return whether this is the optimizer whose state is read."""
+        return _unwrapped(optimizer) is self._optimizer
+
     @property
     def was_skipped(self) -> bool:
         """Whether the optimizer left the weights alone this time (overflow under mixed precision)."""

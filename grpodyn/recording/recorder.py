@@ -1,4 +1,4 @@
-"""The recorder: a callback for any transformers Trainer that measures training without changing it.
+"""The recorder: measures training without changing it. A callback for any transformers Trainer, or hooks in a loop.
 
 >>> from grpodyn import Recorder
 >>> recorder = Recorder("runs/a")       # GRPOTrainer(…, callbacks=[recorder])
@@ -12,14 +12,17 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
+import torch
 from torch import nn
+from torch.optim import Optimizer
 from transformers import TrainerCallback
 
 from grpodyn.config.record import RecordConfig
 from grpodyn.recording.boundary import Boundary
 from grpodyn.recording.cost import RecorderCost
+from grpodyn.recording.loop import Loop
 from grpodyn.recording.opening import Start
 from grpodyn.recording.session import Session
 from grpodyn.recording.threads import one_thread
@@ -70,7 +73,14 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self._save_model = save_model
         self._manifest = dict(manifest or {})
         self._session: Session | None = None
+        self._loop: Loop | None = None
+        self._begun = False
         self._boundary = Boundary(self._refuse)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether `run_dir` holds what has been recorded."""
+        return self._begun
 
     @property
     def writer(self) -> TraceWriter | None:
@@ -85,18 +95,73 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         """End the recording; for a training that ended without reaching `on_train_end` (an interrupt, an error)."""
         self._close(status, final=True)
 
+    # For a loop that no trainer runs.
+
+    def attach(
+        self, model: nn.Module, optimizer: Optimizer, *, start_step: int = 0, max_steps: int | None = None
+    ) -> Self:
+        """Record a training loop of one's own; `step` then ends each of its steps, and `close` (or `with`) the run.
+
+        Gradients and weights are read by hooks of the optimizer's `step`, each call of which is one step of the record,
+        whatever the loop does to accumulate gradients. Called again with the same model, it goes on with another
+        optimizer.
+
+        Args:
+            model: what is trained.
+            optimizer: what steps it; a wrapper of accelerate will do.
+            start_step: updates made before, if the loop resumes: the run in the directory then goes on.
+            max_steps: the last step, if it is known; else `close` measures it.
+
+        Returns:
+            The recorder itself.
+
+        >>> recorder = Recorder("runs/a")
+        >>> with recorder.attach(model, optimizer):  # doctest: +SKIP
+        ...     for batch in batches:
+        ...         loss = model(**batch).loss
+        ...         loss.backward()
+        ...         optimizer.step()
+        ...         optimizer.zero_grad()
+        ...         recorder.step({"loss": loss})
+        """
+        if self._loop is not None and self._loop.model is model and self._session is not None:
+            self._run("optimizer", lambda session: session.change_optimizer(optimizer))
+        else:
+            self._close("finished", final=True)
+            if not self._may_start(is_first_rank()):
+                return self
+            start = Start(model, None, optimizer, None, start_step, max_steps, self._append)
+            self._boundary.run("start of recording", self._begin, start)
+            self._loop = Loop(model, start_step, self._run)
+        self._boundary.run("hooks of the optimizer", self._loop.watch, optimizer)
+        self.cost.step_begins()
+        return self
+
+    def step(self, metrics: Mapping[str, Any] | None = None) -> None:
+        """End a step of the loop that was attached, and record its scalars (numbers, or tensors of one element)."""
+        if self._loop is not None:
+            self._boundary.run("end of a step", self._loop.step, metrics or {})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.close("stopped_early" if issubclass(kind, KeyboardInterrupt) else "failed")
+
     # The trainer's events. At `on_step_end` gradients are gone and the scheduler has moved on.
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start recording: take the inventory, find W_0, open the trace."""
         # Training that starts again (a batch size was too large) leaves its last try behind.
         self._close("failed", final=False)
-        if disabled():
-            self.refused = "GRPODYN_DISABLE is set"
-            logger.info("recording is off: %s", self.refused)
-        elif state.is_world_process_zero:
-            self.cost, self.refused = RecorderCost(), None
-            self._boundary.run("start of recording", self._begin, args, state, kwargs["model"], kwargs["optimizer"])
+        if self._may_start(state.is_world_process_zero):
+            last = int(state.max_steps) if state.max_steps and state.max_steps > 0 else None
+            trainer, step = find_trainer(self), int(state.global_step)
+            start = Start(kwargs["model"], trainer, kwargs["optimizer"], args, step, last, self._append)
+            self._boundary.run("start of recording", self._begin, start)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin a step."""
@@ -151,12 +216,19 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         final = not (args.load_best_model_at_end and state.best_model_checkpoint)
         self._close("stopped_early" if early else "finished", final=final)
 
-    def _begin(self, args: Any, state: Any, model: nn.Module, optimizer: Any) -> None:
-        last = int(state.max_steps) if state.max_steps and state.max_steps > 0 else None
-        start = Start(model, find_trainer(self), optimizer, args, int(state.global_step), last, self._append)
+    def _may_start(self, is_first: bool) -> bool:
+        if disabled():
+            self.refused = "GRPODYN_DISABLE is set"
+            logger.info("recording is off: %s", self.refused)
+            return False
+        if is_first:
+            self.cost, self.refused = RecorderCost(), None
+        return is_first
+
+    def _begin(self, start: Start) -> None:
         with self.cost.foreground(), one_thread():
             self._session = Session(self._asked_for, self._config, start, self.cost, self._manifest)
-        self.run_dir = self._session.run_dir
+        self.run_dir, self._begun = self._session.run_dir, True
 
     def _run(self, where: str, action: Callable[[Session], None]) -> None:
         session = self._session
@@ -166,6 +238,9 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
 
     def _close(self, status: RunStatus, *, final: bool) -> None:
         session, self._session = self._session, None
+        if self._loop is not None:
+            self._loop.remove()
+            self._loop = None
         if session is not None:
             with self.cost.foreground(), one_thread():
                 session.boundary.run("end of recording", session.close, status, final=final)
@@ -180,6 +255,12 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
 
     def _refuse(self, where: str, why: str) -> None:
         self.refused = f"{where}: {why}"
+
+
+def is_first_rank() -> bool:
+    """Return whether this process is the one of its ranks that records."""
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return not distributed or torch.distributed.get_rank() == 0
 
 
 def find_trainer(callback: TrainerCallback) -> Any:

@@ -24,6 +24,7 @@ from grpodyn.recording.directory import open_writer
 from grpodyn.recording.measurement import OF_DISPLACEMENT, Measurement, frozen_sums, layer_values, tensor_values
 from grpodyn.recording.notes import Notes
 from grpodyn.recording.opening import Start, announcement, left_out, manifest_fields, recorder_facts
+from grpodyn.recording.optimizers import IntendedSteps
 from grpodyn.recording.plan import Plan, map_layers
 from grpodyn.recording.reference import Reference, digests, establish, reopen
 from grpodyn.recording.rollouts import RolloutHooks, Rollouts, reward_names
@@ -67,6 +68,8 @@ class Session:
         """The step that runs."""
         self._done = 0
         """The last step whose update was seen."""
+        self._asked = 0
+        """The last step before which something was read, or tried to be."""
         self._in_step = False
         self._announced = False
         self._held: _Held | None = None
@@ -155,13 +158,24 @@ class Session:
         self._step = step
         self._cost.step_begins()
 
-    def before_optimizer(self, step: int) -> None:
-        """Read gradients and weights before the optimizer's step."""
-        self._step, self._in_step = step, True
+    def before_optimizer(self, step: int, hidden: str | None = None) -> None:
+        """Read gradients and weights before the optimizer's step.
+
+        Args:
+            step: the step that it makes.
+            hidden: why the gradients that are there now are not those of the step, if they are not.
+        """
+        self._release()
+        self._step, self._asked, self._in_step = step, step, False
         due = self._plan.tensor_probes_at(step)
         self._needs = frozenset().union(*(probe.needs for probe in due.values()))
         self._needs |= self._spectra.needs_at(step)
+        if hidden is not None and Need.GRADIENT in self._needs:
+            self._needs -= {Need.GRADIENT}
+            self._notes.once(step, "gradients hidden", f"{hidden}; recorded as nan")
         self._measurement.before_step(self._needs)
+        # Only now: after a failure half way, what was read belongs to no one step.
+        self._in_step = True
         if Need.GRADIENT in self._needs:
             self._notes.missing_gradients(step, self._measurement.without_gradient)
 
@@ -169,7 +183,8 @@ class Session:
         """Read what the optimizer's step did."""
         self._step = step
         if not self._in_step:
-            self._notes.once(step, "no gradients or updates", "the trainer did not call on_pre_optimizer_step")
+            if self._asked != step:
+                self._notes.once(step, "no gradients or updates", "the trainer did not call on_pre_optimizer_step")
             self._needs = self._needs & OF_DISPLACEMENT
         self._in_step, self._done = False, step
         if Need.INTENDED_STEP in self._needs and self._measurement.intended.was_skipped:
@@ -191,6 +206,27 @@ class Session:
         if not self._announced:
             self._announced = True
             self._announce()
+
+    def next_step_begins(self) -> None:
+        """Start the clock of the next step, which may never come: the rows of the last one stay."""
+        self._cost.step_begins()
+
+    def without_update(self, step: int) -> None:
+        """Note that a step ends in which the optimizer was not stepped."""
+        why = (
+            "the loop ended a step without a step of the optimizer that was attached: it was skipped, or another "
+            "optimizer trains the model now; attach again if so"
+        )
+        self._notes.once(step, "step without an update", why)
+
+    def change_optimizer(self, optimizer: Any) -> None:
+        """Go on with another optimizer of the same model."""
+        if self._measurement.intended.reads(optimizer):
+            return
+        self._measurement.intended = IntendedSteps(optimizer)
+        unavailable = self._measurement.intended.unavailable
+        why = unavailable or "intended steps are read from the new one's state"
+        self.writer.event(self._step, "optimizer changed", why)
 
     def log(self, step: int, scalars: Mapping[str, Any], *, saving: bool) -> None:
         """Record the scalars that the trainer logs, under its own keys, and what recording cost since the last log."""

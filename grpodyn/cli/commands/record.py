@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from grpodyn.cli.script_call import ScriptCall
+from grpodyn.errors import UsageError
+
 if TYPE_CHECKING:
     from grpodyn.config.run import RunConfig
 
@@ -16,6 +19,7 @@ RUNS = Path("runs")
 
 
 def command(
+    context: typer.Context,
     config: Annotated[
         Path | None,
         typer.Argument(help="Run config (YAML); without one, the embedded model and task.", metavar="[CONFIG]"),
@@ -52,7 +56,22 @@ def command(
     grpodyn record config.yaml --set grpo.learning_rate=1e-5 --name lower-lr
 
     grpodyn record config.yaml --lora lora.json --plan
+
+    grpodyn record --run-dir runs/a -- train.py --lr 1e-5
+
+    What stands after -- is a script of your own, which runs unchanged: a recorder joins every transformers trainer that
+    it builds. For several processes: accelerate launch -m grpodyn record -- train.py
     """
+    if isinstance(context.obj, ScriptCall):
+        options = {"CONFIG": config, "--lora": lora, "--plan": plan, "--json": as_json}
+        script = context.obj.check([option for option, value in options.items() if value], settings or [])
+        directory = _directory(Path(f"{script.name}.py"), run_dir, name, None)
+        if _leads():
+            _check_directory(directory, resume)
+        context.obj.record_into(directory, append=resume, speaks=_leads())
+        return
+    if config is not None and config.suffix == ".py":
+        raise UsageError(f"{config} is a script, expected a run config (YAML); to run it: grpodyn record -- {config}")
     directory = _directory(config, run_dir, name, lora)
     chosen = _config(config, lora, settings or [], directory if resume else None)
     if plan:
@@ -69,8 +88,6 @@ def _leads() -> bool:
 
 
 def _directory(config: Path | None, run_dir: Path | None, name: str | None, lora: Path | None) -> Path:
-    from grpodyn.errors import UsageError
-
     if run_dir is not None:
         if name is not None:
             raise UsageError(f"--run-dir {run_dir} and --name {name} both say where to record; give one of them")
@@ -111,7 +128,7 @@ def _config(path: Path | None, lora: Path | None, settings: list[str], resumed: 
 
 
 def _check_directory(directory: Path, resume: bool) -> None:
-    from grpodyn.errors import DirectoryInUseError, UsageError
+    from grpodyn.errors import DirectoryInUseError
     from grpodyn.trace.lock import living_writer
     from grpodyn.trace.writer import contents
 

@@ -1,0 +1,99 @@
+"""The events of a training loop that no trainer runs, told from the steps of its optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+from torch.utils.hooks import RemovableHandle
+
+from grpodyn.recording.session import Session
+
+Run = Callable[[str, Callable[[Session], None]], None]
+"""Does something with the session, inside the recorder's boundary."""
+
+
+class Loop:
+    """Watches one optimizer: whoever calls its `step` (the loop, an accelerator, a gradient scaler) makes an update.
+
+    Args:
+        model: what the loop trains.
+        done: updates made before.
+        run: see `Run`.
+    """
+
+    def __init__(self, model: nn.Module, done: int, run: Run) -> None:
+        self.model = model
+        self.done = done
+        """Updates so far: the step that metrics belong to."""
+        self._told = done
+        self._run = run
+        self._handles: list[RemovableHandle] = []
+
+    def watch(self, optimizer: Any) -> None:
+        """Hook an optimizer, in place of the one that was hooked before.
+
+        Raises:
+            AttributeError: it has no hooks, so it is no `torch.optim.Optimizer`.
+        """
+        self.remove()
+        hooked = _hookable(optimizer)
+        self._handles = [
+            hooked.register_step_pre_hook(self._before),
+            hooked.register_step_post_hook(self._after),
+        ]
+
+    def remove(self) -> None:
+        """Leave the optimizer as it was."""
+        while self._handles:
+            self._handles.pop().remove()
+
+    def step(self, metrics: Mapping[str, Any]) -> None:
+        """End a step of the loop, with its scalars."""
+        updated, self._told = self.done > self._told, self.done
+        numbers = {key: _number(value) for key, value in metrics.items()}
+
+        def end(session: Session) -> None:
+            if updated:
+                session.step_ends(self.done, stopping=False, saving=False)
+            else:
+                session.without_update(self.done)
+            if numbers:
+                session.log(self.done, numbers, saving=False)
+            session.next_step_begins()
+
+        self._run("end of a step", end)
+
+    def _before(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        hidden = _hidden_gradients(optimizer, args, kwargs)
+        self._run("before the optimizer", lambda session: session.before_optimizer(self.done + 1, hidden))
+
+    def _after(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.done += 1
+        self._run("after the optimizer", lambda session: session.after_optimizer(self.done))
+
+
+def _hookable(optimizer: Any) -> Any:
+    # accelerate's wrapper is an Optimizer by name only: the one inside is stepped, and not at every micro-batch.
+    own = "_optimizer_step_pre_hooks" in getattr(optimizer, "__dict__", {})
+    return optimizer if own else getattr(optimizer, "optimizer", optimizer)
+
+
+def _hidden_gradients(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """Return why the gradients that stand in the parameters are not those of the step; None where they are."""
+    if kwargs.get("closure") is not None or any(callable(argument) for argument in args[1:]):
+        return "the optimizer computes gradients itself, by the closure that its step is given"
+    if getattr(optimizer, "grad_scale", None) is not None:
+        return "gradients are scaled for half precision, and the fused optimizer unscales them inside its step"
+    return None
+
+
+def _number(value: Any) -> Any:
+    """Return a scalar of torch or numpy as a number; anything else as it is."""
+    scalar = not isinstance(value, int | float) and hasattr(value, "item") and getattr(value, "size", None) is not None
+    return value.item() if scalar and _count(value) == 1 else value
+
+
+def _count(value: Any) -> int:
+    return int(value.numel()) if hasattr(value, "numel") else int(value.size)
