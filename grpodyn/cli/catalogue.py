@@ -74,19 +74,10 @@ def analysis_entries() -> list[AnalysisEntry]:
     ]
 
 
-def cadence_text(steps: int) -> str:
-    """Return a cadence in words.
-
-    >>> [cadence_text(steps) for steps in (0, 1, 25)]
-    ['first and last step', 'every step', 'every 25 steps']
-    """
-    if steps == 0:
-        return "first and last step"
-    return "every step" if steps == 1 else f"every {steps} steps"
-
-
 def markdown() -> str:
     """Return the docs page of both catalogues."""
+    from grpodyn.config.record import cadence_text
+
     lines = [
         "# Catalogue",
         "",

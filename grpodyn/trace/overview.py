@@ -30,7 +30,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class RecorderCost:
+class RecordedCost:
     """What recording cost."""
 
     seconds: float | None
@@ -49,12 +49,12 @@ class Overview:
     rows: dict[str, int]
     segments: list[dict[str, Any]]
     gaps: list[Gap]
-    recorder: RecorderCost
+    recorder: RecordedCost
     skipped: list[dict[str, str]]
     """What was not recorded (`what`) and why (`why`)."""
     problems: list[str]
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return plain JSON types."""
         return asdict(self)
 
@@ -109,10 +109,10 @@ def runs_under(directory: Path) -> list[tuple[Path, Overview | str]]:
     return found
 
 
-def _recorder_cost(run: Run) -> RecorderCost:
+def _recorder_cost(run: Run) -> RecordedCost:
     totals = run.metric_totals("recorder_seconds", "step_seconds")
     seconds, steps = totals["recorder_seconds"], totals["step_seconds"]
-    return RecorderCost(seconds, seconds / steps if seconds is not None and steps else None)
+    return RecordedCost(seconds, seconds / steps if seconds is not None and steps else None)
 
 
 def _event_problems(run: Run, told: set[str]) -> list[str]:

@@ -30,7 +30,7 @@ def command(
         listed = [
             {"path": path, "status": "unreadable", "problems": [facts]}
             if isinstance(facts, str)
-            else {"path": path, **facts.as_json()}
+            else {"path": path, **facts.to_json()}
             for path, facts in found
         ]
         typer.echo(strict_json.dumps(listed, indent=2))

@@ -36,7 +36,7 @@ def command(
     if as_json:
         from grpodyn.trace import strict_json
 
-        typer.echo(strict_json.dumps(facts.as_json() | ({"repaired": done} if repair else {}), indent=2))
+        typer.echo(strict_json.dumps(facts.to_json() | ({"repaired": done} if repair else {}), indent=2))
         return
     _show(run, facts, done if repair else None)
 
