@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from grpodyn.cli.text import literal
+from grpodyn.cli.text import figure, literal
 from grpodyn.lora.advice import Advice
 from grpodyn.lora.findings import GroupMovement, Movement, Ranged
 from grpodyn.lora.literature import Conflict
@@ -119,9 +119,9 @@ def _groups(label: str, groups: Sequence[GroupMovement]) -> Table:
             _percent(group.displacement_share),
             _percent(group.path_share),
             _percent(group.gradient_share),
-            _value(group.relative_displacement, ".2g"),
-            _value(group.coherence, ".2g"),
-            _value(group.effective_rank, ".1f"),
+            figure(group.relative_displacement, ".2g"),
+            figure(group.coherence, ".2g"),
+            figure(group.effective_rank, ".1f"),
         )
     return table
 
@@ -144,15 +144,9 @@ def _spreads(movement: Movement) -> Table:
 
 
 def _ranged(value: Ranged, form: str) -> str:
-    span = "" if math.isnan(value.low) else f" ({_value(value.low, form)}–{_value(value.high, form)})"
-    return f"{_value(value.value, form)}{span}"
+    span = "" if math.isnan(value.low) else f" ({figure(value.low, form)}–{figure(value.high, form)})"
+    return f"{figure(value.value, form)}{span}"
 
 
 def _percent(value: float) -> str:
     return "–" if math.isnan(value) else f"{100 * value:.1f}"
-
-
-def _value(value: float, form: str) -> str:
-    if math.isnan(value):
-        return "–"
-    return "∞" if math.isinf(value) else format(value, form)

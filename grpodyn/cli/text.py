@@ -1,7 +1,8 @@
-"""Text out of a run, as a terminal may show it: it is data, and neither markup nor a control sequence."""
+"""Text and figures out of a run, as a terminal may show them: they are data, neither markup nor a control sequence."""
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from typing import TYPE_CHECKING
 
@@ -32,3 +33,14 @@ def literal(value: object) -> Text:
     from rich.text import Text
 
     return Text(visible(value))
+
+
+def figure(value: float, form: str = ".3f") -> str:
+    """Return a number as tables show it; undefined is a dash.
+
+    >>> figure(0.5), figure(float("nan")), figure(float("inf"), ".1f")
+    ('0.500', '–', '∞')
+    """
+    if math.isnan(value):
+        return "–"
+    return "∞" if math.isinf(value) else format(value, form)

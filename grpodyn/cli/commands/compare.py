@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grpodyn.cli.text import literal
+from grpodyn.cli.text import figure, literal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,13 +76,13 @@ def _results(result: Any, columns: slice) -> Any:
             ["–" if run.trainable_params is None else f"{run.trainable_params:,}" for run in runs],
         ),
         ("steps", [str(run.steps) for run in runs]),
-        ("seconds of training", [_number(run.seconds, ".0f") for run in runs]),
-        ("base, T=1", [_number(run.base.accuracy) for run in runs]),
-        ("trained, T=1", [_number(run.trained.accuracy) for run in runs]),
-        ("gain", [_number(run.gain, "+.3f") for run in runs]),
-        ("gain kept", [_number(run.gain_kept, ".0%") for run in runs]),
-        ("base, greedy", [_number(run.base.greedy) for run in runs]),
-        ("trained, greedy", [_number(run.trained.greedy) for run in runs]),
+        ("seconds of training", [figure(run.seconds, ".0f") for run in runs]),
+        ("base, T=1", [figure(run.base.accuracy) for run in runs]),
+        ("trained, T=1", [figure(run.trained.accuracy) for run in runs]),
+        ("gain", [figure(run.gain, "+.3f") for run in runs]),
+        ("gain kept", [figure(run.gain_kept, ".0%") for run in runs]),
+        ("base, greedy", [figure(run.base.greedy) for run in runs]),
+        ("trained, greedy", [figure(run.trained.greedy) for run in runs]),
         ("base, best temperature", [_best(run.base) for run in runs]),
         ("trained, best temperature", [_best(run.trained) for run in runs]),
     ]
@@ -96,10 +96,6 @@ def _best(result: Any) -> str:
         return "–"
     at = "" if math.isnan(result.best_temperature) else f" (T={result.best_temperature:g})"
     return f"{result.best_temperature_accuracy:.3f}{at}"
-
-
-def _number(value: float, form: str = ".3f") -> str:
-    return "–" if math.isnan(value) else format(value, form)
 
 
 def _short(value: Any) -> str:
