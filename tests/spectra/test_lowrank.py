@@ -104,7 +104,7 @@ def test_norms_of_many_products_are_those_of_each():
 
 
 def test_shapes_are_checked_while_tests_run():
-    with pytest.raises(jaxtyping.TypeCheckError, match="parameter .a."):
+    with pytest.raises(jaxtyping.TypeCheckError, match=r"parameter .a.\."):
         product(torch.zeros(4, 2), torch.zeros(3, 5))
 
 
