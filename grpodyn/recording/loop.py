@@ -59,7 +59,7 @@ class Loop:
                 session.step_ends(self.done, stopping=False, saving=False)
             else:
                 session.without_update(self.done)
-            if numbers:
+            if numbers or updated:
                 session.log(self.done, numbers, saving=False)
             session.next_step_begins()
 

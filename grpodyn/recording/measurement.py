@@ -51,12 +51,15 @@ class Measurement:
         self.intended = IntendedSteps(optimizer)
         self.previous = PreviousWeights(self._live, copy_limit) if needs & set(_OF_STEP) else None
         self._copied = batches(self.previous.copies) if self.previous else []
+        self._forms = [_form(parameter) for parameter in self._live]
         self._base_squares: Tensor | None = None
         self._sums = Sums(self._rows)
         self.knows_step = False
         """Whether W_{t−1} of the last step is held."""
         self.without_gradient: list[str] = []
         """Names of tensors that had no gradient at the last step that looked."""
+        self.lost: list[str] = []
+        """Names of tensors that are no longer what they were at the start, and are not measured any more."""
 
     @property
     def _rows(self) -> int:
@@ -66,6 +69,7 @@ class Measurement:
     def before_step(self, needs: Iterable[Need]) -> None:
         """Read gradients and the weights before the step. Call it when gradients are clipped."""
         wanted = set(needs)
+        self._leave_out_lost()
         self._sums = Sums(self._rows)
         if Need.GRADIENT in wanted:
             self._gradients()
@@ -86,6 +90,7 @@ class Measurement:
         return self._measure(wanted)
 
     def _measure(self, wanted: set[Need]) -> dict[Need, Tensor]:
+        self._leave_out_lost()
         if self.previous is not None:
             self._steps(self.previous, wanted)
         if self.previous is not None and Need.INTENDED_STEP in wanted and self.intended.unavailable is None:
@@ -184,16 +189,29 @@ class Measurement:
     def _adapted(self) -> slice:
         return slice(len(self._live), self._rows)
 
+    def _leave_out_lost(self) -> None:
+        """Stop measuring parameters whose shape, dtype or place has changed: a difference would mean nothing."""
+        changed = {i for i, parameter in enumerate(self._live) if _form(parameter) != self._forms[i]}
+        for i in sorted(changed):
+            self._forms[i] = _form(self._live[i])
+            self.lost.append(self._inventory.stored[i].info.name)
+            self._place.pop(id(self._live[i]), None)
+            self._reference.tensors[i] = None
+            if self.previous is not None:
+                self.previous.forget(i)
+        if changed:
+            self._batches = _without(self._batches, changed)
+            self._copied = _without(self._copied, changed)
+
     def _add(self, need: Need, batch: Batch, values: list[Tensor]) -> None:
         self._sums.add(need, [piece.index for piece in batch], squared_norms(values))
 
     def _gradients(self) -> None:
         self.without_gradient = [entry.info.name for entry in self._inventory.stored if entry.parameter.grad is None]
-        for batch in batches([parameter.grad for parameter in self._live]):
-            gradients = [(piece, self._live[piece.index].grad) for piece in batch]
-            self._add(
-                Need.GRADIENT, batch, [piece.of(gradient) for piece, gradient in gradients if gradient is not None]
-            )
+        gradients = [_values(parameter.grad) for parameter in self._live]
+        for batch in batches(gradients):
+            pairs = [(piece, gradients[piece.index]) for piece in batch]
+            self._add(Need.GRADIENT, batch, [piece.of(values) for piece, values in pairs if values is not None])
 
     def _steps(self, previous: PreviousWeights, wanted: set[Need]) -> None:
         norms, counts = Need.STEP in wanted, Need.CHANGED_BY_STEP in wanted
@@ -283,6 +301,20 @@ class Measurement:
             nowhere = torch.full((self._rows,), torch.nan, dtype=torch.float64)
             self._base_squares = sums.collect().get(Need.BASE_WEIGHT, nowhere)
         return self._base_squares
+
+
+def _form(parameter: Tensor) -> tuple[object, ...]:
+    return parameter.shape, parameter.dtype, parameter.layout, parameter.device
+
+
+def _values(gradient: Tensor | None) -> Tensor | None:
+    """Return what a norm is taken of: all of a gradient, or the values that a sparse one stores."""
+    return gradient.coalesce().values() if gradient is not None and gradient.is_sparse else gradient
+
+
+def _without(lists: Sequence[Batch], indices: set[int]) -> list[Batch]:
+    left = ([piece for piece in batch if piece.index not in indices] for batch in lists)
+    return [batch for batch in left if batch]
 
 
 def tensor_values(probe: TensorProbe, measured: dict[Need, Tensor], rows: int) -> FloatArray:

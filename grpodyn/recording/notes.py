@@ -43,6 +43,18 @@ class Notes:
                 tensors=names[:_SHOWN],
             )
 
+    def lost_tensors(self, step: int, names: list[str]) -> None:
+        """Note that tensors are no longer what they were: each time that there are more of them."""
+        if names:
+            why = "their shape, dtype, layout or device is not that of the start; recorded as nan from here on"
+            self.once(step, f"{len(names)} tensors changed form", why, tensors=names[-_SHOWN:])
+
+    def unknown_parameters(self, step: int, count: int) -> None:
+        """Note that the optimizer trains parameters that were not there, or frozen, at the start."""
+        if count:
+            why = "they were added, or were frozen, when recording started; they are not recorded"
+            self.once(step, f"{count} trained parameters without a row", why)
+
     def not_finite(self, step: int, sums: dict[Need, Tensor], measured: dict[Need, set[int]]) -> None:
         """Note the first step and tensor with NaN or Inf, for each thing that is measured."""
         for need, values in sums.items():

@@ -44,6 +44,10 @@ class IntendedSteps:
         """Return whether this is the optimizer whose state is read."""
         return _unwrapped(optimizer) is self._optimizer
 
+    def trained(self) -> list[Tensor]:
+        """Return the parameters that the next step moves: those that have a gradient."""
+        return [parameter for group in self._groups() for parameter in group["params"] if parameter.grad is not None]
+
     @property
     def was_skipped(self) -> bool:
         """Whether the optimizer left the weights alone this time (overflow under mixed precision)."""
@@ -64,7 +68,8 @@ class IntendedSteps:
     def steps(self, parts: Sequence[Part]) -> list[Tensor]:
         """Return the intended step of each part, in at least float32.
 
-        A parameter without a gradient is left alone by the optimizer: its intended step is zero.
+        A parameter without a gradient is left alone by the optimizer: its intended step is zero. That of one with a
+        gradient and no state is nan: something else moves it, if anything does.
 
         Raises:
             ValueError: the optimizer is not one whose state tells the step.
@@ -78,6 +83,8 @@ class IntendedSteps:
             group = group_of.get(id(part.parameter))
             if group is None or part.parameter.grad is None or self.was_skipped:
                 result[i] = torch.zeros_like(part.previous, dtype=_wide_dtype(part.previous))
+            elif not self._has_stepped(part.parameter):
+                result[i] = torch.full_like(part.previous, torch.nan, dtype=_wide_dtype(part.previous))
             else:
                 moving.append((i, part, group))
         if moving:
@@ -86,6 +93,10 @@ class IntendedSteps:
             for (i, _, _), step in zip(moving, steps, strict=True):
                 result[i] = step
         return [step for step in result if step is not None]
+
+    def _has_stepped(self, parameter: Tensor) -> bool:
+        # Plain SGD keeps no state.
+        return isinstance(self._optimizer, torch.optim.SGD) or id(parameter) in self._counts
 
     def _groups(self) -> list[dict[str, Any]]:
         groups: list[dict[str, Any]] = self._optimizer.param_groups
@@ -132,11 +143,15 @@ class IntendedSteps:
             return -rate * widened([part.select(buffer)])[0]
         direction = float(group["weight_decay"]) * widened([part.previous])[0]
         if part.parameter.grad is not None:
-            gradient = widened([part.select(part.parameter.grad.detach())])[0]
+            gradient = widened([part.select(_dense(part.parameter.grad.detach()))])[0]
             direction = direction - gradient if group["maximize"] else direction + gradient
         if buffer is not None:
             direction = direction + momentum * widened([part.select(buffer)])[0]
         return -rate * direction
+
+
+def _dense(gradient: Tensor) -> Tensor:
+    return gradient if gradient.layout == torch.strided else gradient.to_dense()
 
 
 def _unwrapped(optimizer: Any) -> Any:

@@ -23,7 +23,8 @@ class PreviousWeights:
     """
 
     def __init__(self, tensors: Sequence[Tensor], limit: int) -> None:
-        self._tensors = [tensor.detach() for tensor in tensors]
+        # Not detached: a detached tensor would stay with the old values when a parameter is given other storage.
+        self._tensors = list(tensors)
         self._rows = _sampled_rows(self._tensors, limit)
         self.copies = [
             torch.empty_like(tensor)
@@ -34,12 +35,19 @@ class PreviousWeights:
         """Weights before the step; of sampled tensors, the sampled rows."""
         self._whole = [i for i, rows in enumerate(self._rows) if rows is None]
 
+    def forget(self, index: int) -> None:
+        """Keep nothing of a weight from now on: it is no longer the tensor that was there at the start."""
+        self._rows[index] = torch.empty(0, dtype=torch.int64)
+        self.copies[index] = self.copies[index].new_empty(0)
+        self._whole = [i for i in self._whole if i != index]
+
+    @torch.no_grad()
     def take(self) -> None:
         """Copy the live weights."""
         if self._whole:
             torch._foreach_copy_([self.copies[i] for i in self._whole], [self._tensors[i] for i in self._whole])
         for tensor, rows, copy in zip(self._tensors, self._rows, self.copies, strict=True):
-            if rows is not None:
+            if rows is not None and len(rows):
                 torch.index_select(tensor, 0, rows, out=copy)
 
     def is_sampled(self, index: int) -> bool:

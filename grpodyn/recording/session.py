@@ -77,6 +77,10 @@ class Session:
         self._frozen: dict[Need, Tensor] | None = None
         self._digesting: threading.Thread | None = None
         self._digest_seconds = 0.0
+        self._model = start.model
+        self._known = {id(parameter) for parameter in start.model.parameters() if parameter.requires_grad}
+        self._strangers = 0
+        """Trained parameters that are not known, as far as noted."""
         self._inventory = select(take_inventory(start.model), config.only, config.skip)
         self._layers = map_layers(self._inventory)
         self.writer, self._resumed = open_writer(run_dir, Manifest().updated(**extra), start.step, append=start.append)
@@ -178,6 +182,7 @@ class Session:
         self._in_step = True
         if Need.GRADIENT in self._needs:
             self._notes.missing_gradients(step, self._measurement.without_gradient)
+            self._note_strangers(step)
 
     def after_optimizer(self, step: int) -> None:
         """Read what the optimizer's step did."""
@@ -190,6 +195,7 @@ class Session:
         if Need.INTENDED_STEP in self._needs and self._measurement.intended.was_skipped:
             self._notes.once(step, "optimizer step skipped", "gradients overflowed under mixed precision")
         sums = self._measurement.after_step(self._needs)
+        self._notes.lost_tensors(step, self._measurement.lost)
         self._notes.not_finite(step, sums, self._measurement.measured)
         self._held = _Held(step)
         self._compute(self._held, self._plan.tensor_probes_at(step), sums)
@@ -297,6 +303,13 @@ class Session:
         if held is not None:
             for group, values in held.rows.items():
                 self.writer.add_row(group, held.step, values)
+
+    def _note_strangers(self, step: int) -> None:
+        strangers = {id(p) for p in self._measurement.intended.trained()} - self._known
+        if len(strangers) > self._strangers:
+            self._strangers = len(strangers)
+            # An optimizer may hold flat copies of its own: only the model's parameters count.
+            self._notes.unknown_parameters(step, sum(id(p) in strangers for p in self._model.parameters()))
 
     def _take_rollouts(self, batch: Rollouts) -> None:
         with self._cost.foreground():
