@@ -11,6 +11,7 @@ the command line.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import torch
+
+    from grpodyn.spectra.spectral_change import SpectralChange
 
 FloatArray = NDArray[np.float64]
 
@@ -80,16 +83,19 @@ class Probe(ABC):
     """Unit; `"1"` is dimensionless."""
     dtype: ClassVar[str] = "float32"
     """Storage dtype."""
-    cost: ClassVar[Literal["norm", "spectrum"]]
-    """Cost class: `norm` reads each element once; `spectrum` decomposes a matrix."""
+    cost: ClassVar[Literal["norm", "spectrum", "decomposition"]]
+    """Cost class: `norm` reads each element once; `spectrum` takes a matrix's singular values; `decomposition` takes
+    singular vectors too, of two matrices, and is only measured where it is asked for."""
     needs: ClassVar[frozenset[Need]]
     """What the recorder must provide; it takes the union over all probes."""
     when: ClassVar[Literal["point", "ends"]] = "point"
-    """Point in time at a cadence, or only at the start and the end."""
+    """Point in time at a cadence, or at the start and the end unless `record.every` asks for more."""
     reduction: ClassVar[Literal["sum", "whole"]]
     """Over ranks: `sum` adds the sums of `measure`; `whole` needs the full matrix in one place."""
     reference: ClassVar[str]
     """Paper and equation."""
+    constants: ClassVar[Mapping[str, float]] = {}
+    """Numbers that its definition leaves open, by name; they become attributes of its array."""
 
 
 class TensorProbe(Probe):
@@ -125,3 +131,17 @@ class SpectralProbe(Probe):
 
         A probe with a `k` dimension returns an array of any length; the recorder cuts or pads it (with nan) to `k`.
         """
+
+
+class SpectralChangeProbe(Probe):
+    """A function of the spectra of W_0 and W_t themselves."""
+
+    group = "spectra"
+    cost = "decomposition"
+    needs = frozenset({Need.BASE_WEIGHT, Need.DELTA})
+    when = "ends"
+    reduction = "whole"
+
+    @abstractmethod
+    def compute(self, change: SpectralChange) -> float:
+        """Return the value; nan where it is not defined."""

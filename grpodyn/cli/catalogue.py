@@ -14,7 +14,10 @@ import typer
 
 @dataclass(frozen=True)
 class ProbeEntry:
-    """What a probe declares, with its cadence in each preset (steps; 0 is the first and the last step alone)."""
+    """What a probe declares, with its cadence in each preset.
+
+    In steps; 0 is the first and the last step alone, None a probe that the preset leaves out.
+    """
 
     name: str
     title: str
@@ -26,7 +29,7 @@ class ProbeEntry:
     needs: tuple[str, ...]
     when: str
     reduction: str
-    cadence: dict[str, int]
+    cadence: dict[str, int | None]
     reference: str
 
 

@@ -46,6 +46,8 @@ class RecordConfig(StrictModel):
     """Leading singular values stored per matrix."""
     spectra_embeddings: bool = False
     """Whether embeddings and heads get a spectrum too: theirs cost more than all layers together."""
+    decomposition_limit: int = Field(default=1024, ge=1)
+    """Matrices whose smaller side is longer get no singular vectors: the cost grows with its cube."""
     save_completions: int = Field(default=0, ge=0)
     """Save the sampled prompts and completions of every so many generation batches as parquet; 0 for none."""
 
@@ -62,20 +64,27 @@ class RecordConfig(StrictModel):
         return self
 
     def chosen(self) -> dict[str, Probe]:
-        """Return the probes to measure, by name."""
-        if self.probes is None:
-            return dict(registry.probes())
-        return {name: registry.probe(name) for name in self.probes}
+        """Return the probes to measure, by name: those named, else those of the preset and those given a cadence."""
+        if self.probes is not None:
+            return {name: registry.probe(name) for name in self.probes}
+        return {
+            name: probe
+            for name, probe in registry.probes().items()
+            if name in self.every or preset_cadence(self.preset, probe) is not None
+        }
 
     def cadence(self, probe: Probe) -> int:
         """Return the steps between two measurements of a probe; 0 for the first and the last step alone."""
-        if probe.when == "ends":
-            return ENDS_ONLY
-        return self.every.get(probe.name, preset_cadence(self.preset, probe))
+        return self.every.get(probe.name, preset_cadence(self.preset, probe) or ENDS_ONLY)
 
 
-def preset_cadence(preset: Preset, probe: Probe) -> int:
-    """Return the steps between two measurements of a probe in a preset; 0 for the first and the last step alone."""
+def preset_cadence(preset: Preset, probe: Probe) -> int | None:
+    """Return the steps between two measurements of a probe in a preset; 0 for the first and the last step alone.
+
+    None for a probe that the preset leaves out: it costs more than all others together.
+    """
+    if probe.cost == "decomposition" and preset != "full":
+        return None
     if probe.when == "ends":
         return ENDS_ONLY
     if preset == "full":
@@ -88,12 +97,14 @@ def preset_cadence(preset: Preset, probe: Probe) -> int:
     return 5 if Need.DELTA in probe.needs or probe.needs & COUNTS else 1
 
 
-def cadence_text(steps: int) -> str:
+def cadence_text(steps: int | None) -> str:
     """Return a cadence in words.
 
-    >>> [cadence_text(steps) for steps in (ENDS_ONLY, 1, 25)]
-    ['at the first and the last step', 'every step', 'every 25 steps']
+    >>> [cadence_text(steps) for steps in (ENDS_ONLY, 1, 25, None)]
+    ['at the first and the last step', 'every step', 'every 25 steps', 'on request']
     """
+    if steps is None:
+        return "on request"
     if steps == ENDS_ONLY:
         return "at the first and the last step"
     return "every step" if steps == 1 else f"every {steps} steps"

@@ -18,6 +18,7 @@ from grpodyn.recording.pieces import Batch, Piece, batches, differences, widened
 from grpodyn.recording.plan import LayerMap
 from grpodyn.recording.previous import PreviousWeights
 from grpodyn.recording.reference import Reference
+from grpodyn.recording.spectra_worker import Weights
 from grpodyn.recording.sums import Row, Sums
 from grpodyn.spectra.changes import changed_bits, changed_noticeably
 from grpodyn.spectra.norms import squared_norms
@@ -147,6 +148,23 @@ class Measurement:
             return None
         copy = self.previous.copies[row]
         return self._change_of(row, expert, lambda piece, _: piece.of(copy))
+
+    @torch.no_grad()
+    def weights_of(self, row: int, expert: int | None = None) -> Weights | None:
+        """Return copies of a stored tensor's W_0 and W_t, in at least float32, on the CPU; None if W_0 is not known.
+
+        Args:
+            row: its place on the tensor axis.
+            expert: the matrix of a stack; None for a tensor that is one matrix.
+        """
+        if self._reference.tensors[row] is None:
+            return None
+        live, info = self._live[row], self._inventory.stored[row].info
+        length = live.shape[0] // info.matrices
+        part = Piece(row) if expert is None else Piece(row, expert * length, (expert + 1) * length)
+        dtype = torch.float64 if live.dtype == torch.float64 else torch.float32
+        both = (self._reference.piece(part, live), part.of(live))
+        return Weights(*(side.reshape(info.rows, info.cols).to("cpu", dtype, copy=True) for side in both))
 
     def _change_of(self, row: int, expert: int | None, before: Callable[[Piece, Tensor], Tensor]) -> Tensor:
         live = self._live[row]

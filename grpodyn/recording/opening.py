@@ -15,7 +15,7 @@ from grpodyn.naming.adapters import Unmeasured
 from grpodyn.naming.inventory import Inventory
 from grpodyn.probe import COUNTS, Need
 from grpodyn.recording import facts
-from grpodyn.recording.candidates import STEP
+from grpodyn.recording.candidates import STEP, WEIGHTS, has_vectors
 from grpodyn.recording.measurement import Measurement, unknown_updates
 from grpodyn.recording.plan import Plan, describe_cadence
 from grpodyn.recording.reference import Reference
@@ -58,6 +58,14 @@ def left_out(
     if sampled and STEP in plan.subjects():
         why = "only sampled rows of the weights before a step fit into record.copy_limit; raise it"
         out.append(Unmeasured(f"spectra of the updates of {sampled} tensors", why))
+    if WEIGHTS in plan.subjects():
+        large = sum(plan.has_spectrum(info) and not has_vectors(plan, info) for info in inventory.infos)
+        if large:
+            limit = f"record.decomposition_limit ({plan.config.decomposition_limit})"
+            out.append(Unmeasured(f"singular vectors of {large} matrices", f"their sides exceed {limit}"))
+        stacks = sum(entry.info.matrices > 1 for entry in inventory.effective)
+        if stacks:
+            out.append(Unmeasured(f"singular vectors of {stacks} adapted stacks", "stacks are never formed dense"))
     if inventory.effective and Need.GRADIENT in plan.needs():
         why = "the gradient of an adapted weight is never computed; its factors have their own"
         out.append(Unmeasured(f"gradient of {len(inventory.effective)} adapted weights", why))

@@ -9,7 +9,7 @@ import numpy as np
 
 from grpodyn.config.record import RecordConfig, cadence_text, due
 from grpodyn.naming.inventory import Inventory
-from grpodyn.probe import Need, Probe, SpectralProbe, TensorProbe
+from grpodyn.probe import Need, Probe, SpectralChangeProbe, SpectralProbe, TensorProbe
 from grpodyn.trace.schema import ArraySpec, TensorInfo
 
 _SPECTRAL_KINDS = ("linear", "expert")
@@ -25,12 +25,13 @@ class Plan:
     last: int | None
     """Known in advance where training ends by itself; None where it does not."""
     tensor_probes: dict[str, TensorProbe] = field(init=False)
-    spectral_probes: dict[str, SpectralProbe] = field(init=False)
+    spectral_probes: dict[str, SpectralProbe | SpectralChangeProbe] = field(init=False)
 
     def __post_init__(self) -> None:
         chosen = self.config.chosen()
         object.__setattr__(self, "tensor_probes", {n: p for n, p in chosen.items() if isinstance(p, TensorProbe)})
-        object.__setattr__(self, "spectral_probes", {n: p for n, p in chosen.items() if isinstance(p, SpectralProbe)})
+        spectral = {n: p for n, p in chosen.items() if isinstance(p, SpectralProbe | SpectralChangeProbe)}
+        object.__setattr__(self, "spectral_probes", spectral)
 
     @property
     def probes(self) -> dict[str, Probe]:
@@ -61,7 +62,10 @@ class Plan:
         """Return the trace's arrays of a group."""
         return {
             name: ArraySpec(
-                probe.dims, probe.dtype, probe.unit, {"long_name": probe.title, "reference": probe.reference}
+                probe.dims,
+                probe.dtype,
+                probe.unit,
+                {"long_name": probe.title, "reference": probe.reference, **probe.constants},
             )
             for name, probe in self.probes.items()
             if probe.group == group

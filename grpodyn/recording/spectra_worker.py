@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import torch
@@ -14,7 +15,16 @@ from torch import Tensor
 from grpodyn.recording.cost import thread_seconds
 from grpodyn.spectra.lowrank import LowRank
 
-Matrix = Tensor | LowRank
+
+@dataclass(frozen=True)
+class Weights:
+    """A weight at two times."""
+
+    before: Tensor
+    after: Tensor
+
+
+Matrix = Tensor | LowRank | Weights
 Key = TypeVar("Key")
 
 

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 
 from grpodyn.naming.inventory import Inventory
-from grpodyn.probe import FloatArray, Need
+from grpodyn.probe import FloatArray, Need, SpectralChangeProbe, SpectralProbe
 from grpodyn.recording.boundary import Boundary
 from grpodyn.recording.candidates import candidates
 from grpodyn.recording.measurement import Measurement
 from grpodyn.recording.notes import Notes
 from grpodyn.recording.plan import Plan
-from grpodyn.recording.spectra_worker import Matrix
+from grpodyn.recording.spectra_worker import Matrix, Weights
 from grpodyn.recording.sweeps import Candidate, Found, Subject, Sweep, Sweeps, column
 from grpodyn.spectra.singular import singular_values
+from grpodyn.spectra.spectral_change import SpectralChange
+from grpodyn.spectra.subspaces import compare
 from grpodyn.trace.writer import TraceWriter
 
 
@@ -89,6 +91,9 @@ class SpectralRows:
         self._sweeps.close()
 
     def _spectrum(self, candidate: Candidate, matrix: Matrix) -> list[Found]:
+        if isinstance(matrix, Weights):
+            change = self._boundary.run("decomposition", compare, matrix.before, matrix.after)
+            return [Found() if change is None else self._shift(change)]
         values = self._boundary.run("spectrum", singular_values, matrix)
         if values is None:
             return [Found()]
@@ -100,6 +105,7 @@ class SpectralRows:
         found = {
             name: value
             for name, probe in self._plan.spectral_probes.items()
+            if isinstance(probe, SpectralProbe)
             if probe.needs == subject and (value := self._boundary.run(name, probe.compute, values)) is not None
         }
         # A sweep over many experts holds on to these until it is complete.
@@ -108,6 +114,17 @@ class SpectralRows:
             name: np.array(value[:kept]) if isinstance(value, np.ndarray) else value for name, value in found.items()
         }
         return Found(cut, float(np.square(values).sum()))
+
+    def _shift(self, change: SpectralChange) -> Found:
+        if not np.isfinite(change.before).all():
+            return Found()
+        found = {
+            name: value
+            for name, probe in self._plan.spectral_probes.items()
+            if isinstance(probe, SpectralChangeProbe)
+            if (value := self._boundary.run(name, probe.compute, change)) is not None
+        }
+        return Found(found, float(np.square(change.before).sum()))
 
     def _emit(self, sweep: Sweep) -> None:
         rows = len(self._inventory.infos)

@@ -50,11 +50,15 @@ def changed_noticeably(
     >>> changed_noticeably([torch.tensor([1.0, 2.0, 0.0])], [torch.tensor([1.0005, 2.1, 0.0])])
     tensor([1.], dtype=torch.float64)
     """
-    differ = []
-    for a, b in zip(after, before, strict=True):
-        change = (a - b).abs_()
-        differ.append(change > torch.maximum(a.abs(), b.abs()).mul_(tolerance))
-    return _counts(differ)
+    return _counts([noticeably_different(a, b, tolerance) for a, b in zip(after, before, strict=True)])
+
+
+def noticeably_different(
+    a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"], tolerance: float = NOTICEABLE
+) -> Tensor:
+    """Return where |a − b| > tolerance · max(|a|, |b|): bool, of the tensors' shape."""
+    change = (a - b).abs_()
+    return change > torch.maximum(a.abs(), b.abs()).mul_(tolerance)
 
 
 def _bits(x: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from grpodyn.spectra.lowrank import LowRank
 
 # A Gram matrix squares the condition: its eigenvalues carry an error of about 1e-15 λ_max, so at this ratio the
 # smallest singular value still has five good digits, and larger ones more.
-_GRAM_TRUSTED = 1e-10
+GRAM_TRUSTED = 1e-10
 # Bounds the float64 copy of a large matrix (8 bytes an element).
 _PIECE = 1 << 20
 # The Gram matrix is symmetric: column blocks of this width compute little more than its upper half.
@@ -73,15 +73,15 @@ def _largest(x: Tensor) -> float:
 
 def _of_tall(matrix: Float[Tensor, "m n"]) -> Float64[Tensor, " n"]:
     """Return the singular values of a finite matrix with at least as many rows as columns."""
-    squares: Tensor = torch.linalg.eigvalsh(_gram_upper(matrix), UPLO="U").flip(0)
-    if squares[-1] > _GRAM_TRUSTED * squares[0]:
+    squares: Tensor = torch.linalg.eigvalsh(gram_upper(matrix), UPLO="U").flip(0)
+    if squares[-1] > GRAM_TRUSTED * squares[0]:
         return squares.sqrt()
     values: Tensor
-    triangle = _triangle(matrix)
+    reduced = triangle(matrix)
     try:
-        values = torch.linalg.svdvals(triangle)
+        values = torch.linalg.svdvals(reduced)
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # torch does not export it to type checkers
-        values = _by_embedding(triangle)
+        values = _by_embedding(reduced)
     return values
 
 
@@ -91,7 +91,7 @@ def _pieces(matrix: Tensor, rows: int) -> Iterator[Tensor]:
         yield piece.double()
 
 
-def _gram_upper(matrix: Float[Tensor, "m n"]) -> Float64[Tensor, "n n"]:
+def gram_upper(matrix: Float[Tensor, "m n"]) -> Float64[Tensor, "n n"]:
     """Return MᵀM in float64, shape (n, n); the blocks below the diagonal stay 0."""
     n = matrix.shape[1]
     gram = torch.zeros(n, n, dtype=torch.float64, device=matrix.device)
@@ -102,14 +102,14 @@ def _gram_upper(matrix: Float[Tensor, "m n"]) -> Float64[Tensor, "n n"]:
     return gram
 
 
-def _triangle(matrix: Float[Tensor, "m n"]) -> Float64[Tensor, "n n"]:
+def triangle(matrix: Float[Tensor, "m n"]) -> Float64[Tensor, "n n"]:
     """Return R of M = QR in float64, shape (n, n), piece by piece: the QR of [R; next rows] has the same R."""
     n = matrix.shape[1]
-    triangle = torch.zeros(0, n, dtype=torch.float64, device=matrix.device)
+    reduced = torch.zeros(0, n, dtype=torch.float64, device=matrix.device)
     # Four times the height of R, so that factorising R again costs little.
     for piece in _pieces(matrix, max(4 * n, _PIECE // n)):
-        triangle = torch.linalg.qr(torch.cat([triangle, piece]), mode="r").R
-    return triangle
+        reduced = torch.linalg.qr(torch.cat([reduced, piece]), mode="r").R
+    return reduced
 
 
 def _by_embedding(matrix: Tensor) -> Tensor:

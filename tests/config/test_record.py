@@ -26,7 +26,10 @@ def test_presets(preset):
 def test_a_probe_has_a_cadence_in_every_preset():
     for preset in PRESETS:
         for name, probe in registry.probes().items():
-            assert preset_cadence(preset, probe) >= 0, name
+            cadence = preset_cadence(preset, probe)
+            assert cadence is None or cadence >= 0, name
+            # What a preset leaves out is what costs most; `full` leaves nothing out.
+            assert (cadence is None) == (probe.cost == "decomposition" and preset != "full"), name
 
 
 def test_own_cadences_take_the_presets_place():
@@ -38,7 +41,18 @@ def test_own_cadences_take_the_presets_place():
 
 def test_a_choice_of_probes():
     assert list(RecordConfig(probes=["grad_norm"]).chosen()) == ["grad_norm"]
-    assert RecordConfig().chosen() == registry.probes()
+    assert RecordConfig(preset="full").chosen() == registry.probes()
+    assert set(registry.probes()) - set(RecordConfig().chosen()) == {
+        "spectral_shift", "principal_angle", "principal_overlap",
+    }  # fmt: skip
+
+
+def test_what_a_preset_leaves_out_is_measured_on_request():
+    named = RecordConfig(probes=["spectral_shift"])
+    assert named.cadence(named.chosen()["spectral_shift"]) == 0
+    timed = RecordConfig(preset="light", every={"spectral_shift": 50})
+    assert timed.cadence(timed.chosen()["spectral_shift"]) == 50
+    assert "principal_angle" not in timed.chosen()
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from grpodyn import registry
-from grpodyn.probe import COUNTS, Need, Probe, SpectralProbe, TensorProbe
+from grpodyn.probe import COUNTS, Need, Probe, SpectralChangeProbe, SpectralProbe, TensorProbe
 from grpodyn.spectra.norms import squared_norm
+from grpodyn.spectra.subspaces import compare
 from grpodyn.trace.manifest import Manifest
 from grpodyn.trace.reader import open_run
 from grpodyn.trace.schema import ArraySpec, TensorInfo
@@ -71,7 +72,9 @@ def test_declarations_are_complete(probe: Probe):
     assert probe.dims[:2] == ("row", AXIS[probe.group])
     assert set(probe.dims[2:]) <= {"k"}
     assert np.issubdtype(np.dtype(probe.dtype), np.floating), "missing is nan, which only floats hold"
-    assert probe.cost in ("norm", "spectrum")
+    assert probe.cost in ("norm", "spectrum", "decomposition")
+    if isinstance(probe, SpectralProbe):
+        assert probe.needs in ({Need.DELTA}, {Need.STEP}), "one matrix"
     assert probe.when in ("point", "ends")
     assert probe.reduction in ("sum", "whole")
     assert probe.needs
@@ -132,6 +135,16 @@ def test_spectral_degenerate_values(probe: SpectralProbe):
     assert np.array_equal(values, before), "the values are shared with other probes"
     assert (np.asarray(probe.compute(np.zeros(4))) == 0.0).all(), "zero means measured zero"
     assert np.isnan(probe.compute(np.full(4, np.nan))).all()
+
+
+@pytest.mark.parametrize("name", [name for name, p in PROBES.items() if isinstance(p, SpectralChangeProbe)])
+def test_spectral_changes_are_numbers_or_nan(name: str):
+    probe = PROBES[name]
+    assert isinstance(probe, SpectralChangeProbe)
+    start = torch.randn(30, 20, generator=torch.Generator().manual_seed(0))
+    assert np.isfinite(probe.compute(compare(start, start + 0.1)))
+    assert np.isnan(probe.compute(compare(start * torch.nan, start)))
+    assert np.isnan(probe.compute(compare(start, start * torch.inf)))
 
 
 def test_every_array_survives_the_store(tmp_path: Path):

@@ -25,13 +25,14 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON for
     from rich.text import Text
 
     table = Table(
-        caption="Every: steps between two measurements in light, standard, full; – is first and last step only."
+        caption="Every: steps between two measurements in light, standard, full; – is first and last step only, "
+        "? only where `record.probes` or `record.every` names it."
     )
     table.add_column("probe", no_wrap=True)
     table.add_column("lands in, costs", no_wrap=True)
     table.add_column("measures (reference)")
     for entry in entries:
-        every = ", ".join(str(steps) if steps else "–" for steps in entry.cadence.values())
+        every = ", ".join("?" if steps is None else str(steps or "–") for steps in entry.cadence.values())
         # Stacked, so that the definition keeps half of an 80-column terminal.
         where = f"{entry.group}, unit {entry.unit}\n{entry.cost}\nevery {every}"
         measures = Text(entry.title).append(f"\n{entry.reference}", style="dim")
