@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import pkgutil
 import sys
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ import typer
 import grpodyn
 from grpodyn.cli import commands
 from grpodyn.cli.script_call import ScriptCall, split
+from grpodyn.cli.text import visible
 from grpodyn.errors import GrpodynError
 
 EXIT_CODES = "Exit codes: 0 done; 1 a finding the caller asked to fail on; 2 usage; 3 a run or file cannot be read."
@@ -46,6 +48,13 @@ def build() -> typer.Typer:
     return app
 
 
+def _write_what_the_terminal_can() -> None:
+    """Escape what the terminal's encoding lacks: a `·` in a progress line must not end a training run."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def main() -> None:
     """Run the command line; errors that grpodyn raises on purpose become one line and an exit code.
 
@@ -54,11 +63,13 @@ def main() -> None:
     """
     ours, script = split(sys.argv[1:])
     call = None if script is None else ScriptCall(script)
+    if call is None:
+        _write_what_the_terminal_can()
     show = sys.excepthook
     try:
         build()(args=ours, obj=call)
     except GrpodynError as error:
-        typer.secho(f"grpodyn: {error}", err=True, fg=typer.colors.RED)
+        typer.secho(f"grpodyn: {visible(error)}", err=True, fg=typer.colors.RED)
         sys.exit(error.exit_code)
     except SystemExit:
         # The parser exits when it is done.
