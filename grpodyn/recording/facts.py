@@ -6,7 +6,6 @@ import importlib.metadata
 import platform
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -116,7 +115,7 @@ def about_environment(device: torch.device) -> Facts:
         "platform": platform.platform(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "threads": torch.get_num_threads(),
-        "git_commit": _git_commit(Path.cwd()),
+        "git_commit": _git_commit(),
         "script": sys.argv[0],
     }
 
@@ -128,10 +127,10 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _git_commit(folder: Path) -> str | None:
+def _git_commit() -> str | None:
     try:
         command = ["git", "rev-parse", "HEAD"]
-        answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=5, check=False)
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return answer.stdout.strip() if answer.returncode == 0 else None

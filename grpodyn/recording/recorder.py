@@ -217,6 +217,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self._close("stopped_early" if early else "finished", final=final)
 
     def _may_start(self, is_first: bool) -> bool:
+        if is_first:
+            _let_log_be_seen()
         if disabled():
             self.refused = "GRPODYN_DISABLE is set"
             logger.info("recording is off: %s", self.refused)
@@ -261,6 +263,15 @@ def is_first_rank() -> bool:
     """Return whether this process is the one of its ranks that records."""
     distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     return not distributed or torch.distributed.get_rank() == 0
+
+
+def _let_log_be_seen() -> None:
+    """Show what the recorder says, where nobody has set logging up: a line that nobody sees tells nobody anything."""
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("grpodyn: %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
 
 
 def find_trainer(callback: TrainerCallback) -> Any:
