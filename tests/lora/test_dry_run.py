@@ -169,6 +169,13 @@ def test_wrong_alpha_is_an_error() -> None:
         dry_run.check(plan, resolved(plan, model, lora_alpha=8))
 
 
+def test_an_adapted_parameter_that_was_not_planned_is_an_error() -> None:
+    plan = Plan((), "lora")
+    with pytest.raises(AdviceError, match="mlp.experts.gate_up_proj: not planned, PEFT adapts this parameter"):
+        dry_run.check(plan, dry_run.Resolved({}, ("mlp.experts.gate_up_proj",), 0, {}, 0.0, {}))
+    dry_run.check(plan, dry_run.Resolved({}, (), 0, {}, 0.0, {}))
+
+
 def test_targets_that_peft_rewrites_to_experts_are_caught() -> None:
     # On this family, `gate_proj` of a dense layer or a shared expert lands on the stacked routed experts.
     extra = {"kv_lora_rank": 16, "q_lora_rank": 24, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 16}
