@@ -143,7 +143,7 @@ def _undecodable(frozen: list[Frozen], effective: list[Effective]) -> list[Unmea
 
 
 def sharding(parameter: Tensor, live_name: str) -> str | None:
-    """Return why a parameter's local values are not the whole tensor, or None where they are."""
+    """Return why a parameter's local values are not the whole of a real tensor, or None where they are."""
     if hasattr(parameter, "ds_shape") and tuple(parameter.ds_shape) != tuple(parameter.shape):
         return f"sharded by DeepSpeed ZeRO-3: this rank holds {tuple(parameter.shape)} of {tuple(parameter.ds_shape)}"
     if hasattr(parameter, "device_mesh") and hasattr(parameter, "to_local"):
@@ -154,6 +154,8 @@ def sharding(parameter: Tensor, live_name: str) -> str | None:
         return "empty on this rank: its values live elsewhere"
     if parameter.is_meta:
         return "on the meta device: it has no values"
+    if parameter.is_complex():
+        return "complex: no probe is defined for it"
     return None
 
 
