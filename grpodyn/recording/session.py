@@ -77,7 +77,7 @@ class Session:
         self._frozen: dict[Need, Tensor] | None = None
         self._digesting: threading.Thread | None = None
         self._digest_seconds = 0.0
-        self._model = start.model
+        self._model, self._trainer = start.model, start.trainer
         self._known = {id(parameter) for parameter in start.model.parameters() if parameter.requires_grad}
         self._strangers = 0
         """Trained parameters that are not known, as far as noted."""
