@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -96,7 +97,9 @@ def train(config: RunConfig, run_dir: Path, display: Display, *, resume: bool = 
         if recorder.refused is not None:
             # The recorder saves the model with its record; what was trained is worth keeping without one too.
             training.trainer.save_model(str(recorder.run_dir / MODEL))
-        return Trained(recorder.run_dir, recorder.refused)
+        # Absolute for whatever the training does to its working directory; for people as they wrote it.
+        used = recorder.run_dir if run_dir.is_absolute() else Path(os.path.relpath(recorder.run_dir))
+        return Trained(used, recorder.refused)
 
 
 def _prepare_to_go_on(

@@ -229,3 +229,10 @@ def test_a_config_that_cannot_run_leaves_nothing_behind(tmp_path, settings, word
     with pytest.raises(ConfigError, match=words):
         train(run.embedded(settings), tmp_path / "run", Screen())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_is_named_as_it_was_given(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    trained = train(run.embedded([*SMALL, "grpo.max_steps=1", "evaluate=null"]), Path("runs/a"), Screen())
+    assert trained == Trained(Path("runs/a"), None)
+    assert open_run(tmp_path / "runs/a").last_step == 1
