@@ -15,6 +15,7 @@ from transformers.pytorch_utils import Conv1D
 
 from grpodyn.errors import AdviceError
 from grpodyn.lora.modules import LinearModule, layer_of
+from grpodyn.naming.place import place
 
 MAMBA_TYPES = frozenset({"falcon_h1", "mamba", "mamba2", "falcon_mamba", "nemotron_h"})
 MAMBA_REFUSED = frozenset({"out_proj", "conv1d"})
@@ -26,8 +27,7 @@ MAMBA_BYPASSED = frozenset({"dt_proj", "x_proj"})
 fused kernel), so an adapter on them would have no effect and no gradient."""
 
 HEAD_REASON = "the output head stays frozen by default"
-ROUTERS = frozenset({"router", "gate", "shared_expert_gate"})
-"""Linear modules that choose experts; adapting them changes the routing, so they stay frozen by default."""
+ROUTER_REASON = "a router: adapting it changes which experts are used"
 
 _NOT_NEEDED = ("quantization_config", "auto_map")
 # What transformers raises on a config that does not fit, and torch on an operation that the meta device lacks.
@@ -131,8 +131,8 @@ def _linear_modules(module: Any, model_type: str) -> tuple[list[LinearModule], l
             left_out.append((name, f"PEFT refuses {leaf} on {model_type}"))
         elif model_type in MAMBA_BYPASSED_TYPES and leaf in MAMBA_BYPASSED:
             left_out.append((name, f"{model_type} reads the weight of {leaf} past its forward"))
-        elif leaf in ROUTERS:
-            left_out.append((name, "a router: adapting it changes which experts are used"))
+        elif place(module, f"{name}.weight", tuple(child.weight.shape), head).kind == "router":
+            left_out.append((name, ROUTER_REASON))
         else:
             # Conv1D stores (in, out), Linear (out, in).
             sizes = tuple(child.weight.shape)
