@@ -96,6 +96,11 @@ class GroupReader:
         except DAMAGE as error:
             self._note(f"{self.name}/{name}: unreadable array, left out ({type(error).__name__})")
             return None
+        if dims[:1] != ("row",):
+            self._note(
+                f"{self.name}/{name}: unreadable array, left out (its dimensions are {', '.join(map(str, dims))})"
+            )
+            return None
         shape = tuple(self.rows if dim == "row" else self._sizes.get(dim, 0) for dim in dims)
         view = self._view(name, shape)
         if view is None:

@@ -290,3 +290,13 @@ def test_a_segment_without_its_numbers_is_refused(make_run: RunMaker, key: str, 
     (path / "run.json").write_text(json.dumps(content))
     with pytest.raises(SchemaError, match=f"segments.*{key} is"):
         open_run(path)
+
+
+@pytest.mark.parametrize("names", [["x", "metric"], ["metric", "row"], None], ids=repr)
+def test_an_array_whose_dimensions_make_no_sense_is_left_out(make_run: RunMaker, names: list[str] | None) -> None:
+    path = make_run()
+    document = path / "trace.zarr/metrics/values/zarr.json"
+    document.write_text(json.dumps({**json.loads(document.read_text()), "dimension_names": names}))
+    run = open_run(path)
+    assert "values" not in run.metrics
+    assert any("metrics/values: unreadable array, left out" in problem for problem in run.problems)
