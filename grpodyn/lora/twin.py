@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import transformers
+from huggingface_hub.errors import StrictDataclassError
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 from transformers.pytorch_utils import Conv1D
 
@@ -40,6 +41,7 @@ _BUILD_ERRORS = (
     AssertionError,
     ArithmeticError,
     ImportError,
+    StrictDataclassError,
 )
 
 

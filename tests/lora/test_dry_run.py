@@ -238,6 +238,7 @@ def test_keys_that_peft_does_not_know_are_refused() -> None:
         ({"config": {"hidden_size": 8}}, "holds no usable model config"),
         ({"config": {"model_type": "no_such_model"}}, "does not know the model type 'no_such_model'"),
         ({"class": "Qwen3ForCausalLM", "config": {**SIZES, "model_type": "qwen3", "pad_token_id": 999}}, "meta device"),
+        ({"class": "Qwen3ForCausalLM", "config": {**SIZES, "model_type": "qwen3", "rms_norm_eps": -1}}, "meta device"),
     ],
 )
 def test_a_model_that_cannot_be_built_is_an_error_that_says_why(model, message) -> None:
