@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 
 
+Cost = Literal["norm", "spectrum", "decomposition", "forward"]
+
+
 class Need(StrEnum):
     """What a probe can ask the recorder for, of one tensor at one optimizer step."""
 
@@ -47,6 +50,10 @@ class Need(StrEnum):
     """The elements with |w_t − w_0| > 10⁻³ max(|w_t|, |w_0|): a count."""
     ELEMENTS = "elements"
     """All elements: a count."""
+    ACTIVATION_SHIFT = "activation_shift"
+    """h − h_0, over the tokens of a few fixed prompts: a block's output now and before the first update."""
+    START_ACTIVATION = "start_activation"
+    """h_0."""
 
 
 COUNTS = frozenset({Need.CHANGED_BY_STEP, Need.CHANGED_SINCE_START, Need.ELEMENTS})
@@ -83,9 +90,10 @@ class Probe(ABC):
     """Unit; `"1"` is dimensionless."""
     dtype: ClassVar[str] = "float32"
     """Storage dtype."""
-    cost: ClassVar[Literal["norm", "spectrum", "decomposition"]]
-    """Cost class: `norm` reads each element once; `spectrum` takes a matrix's singular values; `decomposition` takes
-    singular vectors too, of two matrices, and is only measured where it is asked for."""
+    cost: ClassVar[Cost]
+    """Cost class: `norm` reads each element once; `spectrum` takes a matrix's singular values. `decomposition` takes
+    singular vectors too, of two matrices, and `forward` runs the model: these are only measured where they are asked
+    for."""
     needs: ClassVar[frozenset[Need]]
     """What the recorder must provide; it takes the union over all probes."""
     when: ClassVar[Literal["point", "ends"]] = "point"
@@ -105,7 +113,7 @@ class TensorProbe(Probe):
     layer); `compute` turns the added sums into the value. A squared norm is thus reduced before the root is taken.
     """
 
-    cost = "norm"
+    cost: ClassVar[Cost] = "norm"
     reduction = "sum"
 
     @abstractmethod
@@ -115,6 +123,15 @@ class TensorProbe(Probe):
     @abstractmethod
     def compute(self, *sums: FloatArray) -> FloatArray:
         """Return the values from the reduced sums, elementwise over arrays of shape (tensors,) or (layers,)."""
+
+
+class ActivationProbe(TensorProbe):
+    """A per-layer scalar made of sums over the tokens of a few fixed prompts."""
+
+    group = "layers"
+    cost = "forward"
+    needs = frozenset({Need.ACTIVATION_SHIFT, Need.START_ACTIVATION})
+    when = "ends"
 
 
 class SpectralProbe(Probe):

@@ -18,6 +18,9 @@ from grpodyn.probe import COUNTS, Need, Probe
 Preset = Literal["light", "standard", "full"]
 PRESETS: Final[tuple[Preset, ...]] = ("light", "standard", "full")
 
+ON_REQUEST: Final = ("decomposition", "forward")
+"""Cost classes of probes that only `full` measures unasked."""
+
 ENDS_ONLY: Final = 0
 """The cadence of what is measured at the first and the last step alone."""
 
@@ -48,6 +51,10 @@ class RecordConfig(StrictModel):
     """Whether embeddings and heads get a spectrum too: theirs cost more than all layers together."""
     decomposition_limit: int = Field(default=1024, ge=1)
     """Matrices whose smaller side is longer get no singular vectors: the cost grows with its cube."""
+    activation_prompts: list[str] | None = None
+    """Prompts that `activation_shift` is measured on; null for the first four of the first generation batch."""
+    activation_limit: int = Field(default=64 * MEGABYTE, ge=1)
+    """Bytes of block outputs held for it; what does not fit is cut off the prompts."""
     save_completions: int = Field(default=0, ge=0)
     """Save the sampled prompts and completions of every so many generation batches as parquet; 0 for none."""
 
@@ -81,9 +88,9 @@ class RecordConfig(StrictModel):
 def preset_cadence(preset: Preset, probe: Probe) -> int | None:
     """Return the steps between two measurements of a probe in a preset; 0 for the first and the last step alone.
 
-    None for a probe that the preset leaves out: it costs more than all others together.
+    None for a probe that the preset leaves out: it costs more than all others together, or runs the model.
     """
-    if probe.cost == "decomposition" and preset != "full":
+    if probe.cost in ON_REQUEST and preset != "full":
         return None
     if probe.when == "ends":
         return ENDS_ONLY

@@ -9,7 +9,7 @@ import numpy as np
 
 from grpodyn.config.record import RecordConfig, cadence_text, due
 from grpodyn.naming.inventory import Inventory
-from grpodyn.probe import Need, Probe, SpectralChangeProbe, SpectralProbe, TensorProbe
+from grpodyn.probe import ActivationProbe, Need, Probe, SpectralChangeProbe, SpectralProbe, TensorProbe
 from grpodyn.trace.schema import ArraySpec, TensorInfo
 
 _SPECTRAL_KINDS = ("linear", "expert")
@@ -25,18 +25,22 @@ class Plan:
     last: int | None
     """Known in advance where training ends by itself; None where it does not."""
     tensor_probes: dict[str, TensorProbe] = field(init=False)
+    activation_probes: dict[str, ActivationProbe] = field(init=False)
     spectral_probes: dict[str, SpectralProbe | SpectralChangeProbe] = field(init=False)
 
     def __post_init__(self) -> None:
         chosen = self.config.chosen()
-        object.__setattr__(self, "tensor_probes", {n: p for n, p in chosen.items() if isinstance(p, TensorProbe)})
+        activation = {n: p for n, p in chosen.items() if isinstance(p, ActivationProbe)}
+        tensor = {n: p for n, p in chosen.items() if isinstance(p, TensorProbe) and n not in activation}
+        object.__setattr__(self, "tensor_probes", tensor)
+        object.__setattr__(self, "activation_probes", activation)
         spectral = {n: p for n, p in chosen.items() if isinstance(p, SpectralProbe | SpectralChangeProbe)}
         object.__setattr__(self, "spectral_probes", spectral)
 
     @property
     def probes(self) -> dict[str, Probe]:
         """All probes by name."""
-        return {**self.tensor_probes, **self.spectral_probes}
+        return {**self.tensor_probes, **self.activation_probes, **self.spectral_probes}
 
     def is_due(self, probe: Probe, step: int) -> bool:
         """Return whether a probe is measured at a step."""
@@ -45,6 +49,10 @@ class Plan:
     def tensor_probes_at(self, step: int) -> dict[str, TensorProbe]:
         """Return the per-tensor and per-layer probes that are measured at a step."""
         return {name: probe for name, probe in self.tensor_probes.items() if self.is_due(probe, step)}
+
+    def activation_probes_at(self, step: int) -> dict[str, ActivationProbe]:
+        """Return the probes of activations that are measured at a step."""
+        return {name: probe for name, probe in self.activation_probes.items() if self.is_due(probe, step)}
 
     def subjects(self) -> set[frozenset[Need]]:
         """Return what spectral probes look at: their needs, each set once."""

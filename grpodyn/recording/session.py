@@ -14,9 +14,11 @@ import numpy as np
 from torch import Tensor
 
 from grpodyn.config.record import RecordConfig
+from grpodyn.naming.adapters import Unmeasured
 from grpodyn.naming.inventory import take_inventory
 from grpodyn.naming.selection import select
-from grpodyn.probe import FloatArray, Need, TensorProbe
+from grpodyn.probe import ActivationProbe, FloatArray, Need, TensorProbe
+from grpodyn.recording.activations import Activations
 from grpodyn.recording.boundary import Boundary
 from grpodyn.recording.completions import CompletionFiles
 from grpodyn.recording.cost import RecorderCost
@@ -108,11 +110,14 @@ class Session:
             self._inventory, self._reference, start.optimizer, self._plan.needs(), config.copy_limit
         )
         self._declare(start)
+        self._activations = self._watched(config, start) if self._plan.activation_probes else None
         self._spectra = SpectralRows(
             self._plan, self._inventory, self._measurement, self.boundary, self._notes, self.writer
         )
         self._cost.background = self._background_seconds
         self._left_out = left_out(self._plan, self._inventory, self._measurement, self._reference, self._hooks)
+        if self._activations is not None and self._activations.unavailable is not None:
+            self._left_out += [Unmeasured(name, self._activations.unavailable) for name in self._plan.activation_probes]
         about = recorder_facts(config, self._plan, self._measurement, self._inventory, self._hooks)
         about["skipped"] = [{"what": entry.what, "why": entry.why} for entry in self._left_out]
         self.writer.update_manifest(
@@ -126,6 +131,14 @@ class Session:
             # Large files take seconds to read, which training need not wait for.
             self._digesting = threading.Thread(target=self.boundary.run, args=("sha256", self._digest), daemon=True)
             self._digesting.start()
+
+    def _watched(self, config: RecordConfig, start: Start) -> Activations:
+        tokenizer = getattr(start.trainer, "processing_class", None)
+        prompts, limit = config.activation_prompts, config.activation_limit
+        watched = Activations(start.model, self._layers, tokenizer, prompts, limit)
+        if self._resumed and watched.unavailable is None:
+            watched.unavailable = "the run was resumed, and what the blocks returned before its first update is gone"
+        return watched
 
     def _find_reference(self, config: RecordConfig, start: Start) -> Reference:
         # TRL can let its reference model follow the trained one.
@@ -171,6 +184,8 @@ class Session:
         """
         self._release()
         self._step, self._asked, self._in_step = step, step, False
+        if self._activations is not None:
+            self.boundary.run("activations", self._activations.begin)
         due = self._plan.tensor_probes_at(step)
         self._needs = frozenset().union(*(probe.needs for probe in due.values()))
         self._needs |= self._spectra.needs_at(step)
@@ -199,6 +214,7 @@ class Session:
         self._notes.not_finite(step, sums, self._measurement.measured)
         self._held = _Held(step)
         self._compute(self._held, self._plan.tensor_probes_at(step), sums)
+        self._add_activations(self._held, self._plan.activation_probes_at(step))
         self._spectra.advance(step)
 
     def step_ends(self, step: int, *, stopping: bool, saving: bool) -> None:
@@ -298,6 +314,20 @@ class Session:
             needs = frozenset().union(*(probe.needs for probe in left.values()))
             self._compute(held, left, self._measurement.displacement(needs))
 
+        unseen = {name: probe for name, probe in self._plan.activation_probes.items() if name not in present}
+        self._add_activations(held, unseen)
+
+    def _add_activations(self, held: _Held, probes: Mapping[str, ActivationProbe]) -> None:
+        if not probes or self._activations is None:
+            return
+        sums = self.boundary.run("activations", self._activations.sums)
+        if self._activations.unavailable is not None:
+            self._notes.once(held.step, "no activations", self._activations.unavailable)
+        for name, probe in probes.items():
+            size = len(self._layers.layers)
+            values = self.boundary.run(name, tensor_values, probe, sums, size) if sums is not None else None
+            held.rows.setdefault("layers", {})[name] = np.full(size, np.nan) if values is None else values
+
     def _release(self) -> None:
         held, self._held = self._held, None
         if held is not None:
@@ -312,6 +342,8 @@ class Session:
             self._notes.unknown_parameters(step, sum(id(p) in strangers for p in self._model.parameters()))
 
     def _take_rollouts(self, batch: Rollouts) -> None:
+        if self._activations is not None:
+            self._activations.offer(batch.prompts)
         with self._cost.foreground():
             values = {
                 "prompt_id": batch.prompt_ids(),

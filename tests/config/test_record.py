@@ -29,7 +29,7 @@ def test_a_probe_has_a_cadence_in_every_preset():
             cadence = preset_cadence(preset, probe)
             assert cadence is None or cadence >= 0, name
             # What a preset leaves out is what costs most; `full` leaves nothing out.
-            assert (cadence is None) == (probe.cost == "decomposition" and preset != "full"), name
+            assert (cadence is None) == (probe.cost in ("decomposition", "forward") and preset != "full"), name
 
 
 def test_own_cadences_take_the_presets_place():
@@ -43,7 +43,7 @@ def test_a_choice_of_probes():
     assert list(RecordConfig(probes=["grad_norm"]).chosen()) == ["grad_norm"]
     assert RecordConfig(preset="full").chosen() == registry.probes()
     assert set(registry.probes()) - set(RecordConfig().chosen()) == {
-        "spectral_shift", "principal_angle", "principal_overlap",
+        "spectral_shift", "principal_angle", "principal_overlap", "activation_shift",
     }  # fmt: skip
 
 

@@ -72,7 +72,7 @@ def test_declarations_are_complete(probe: Probe):
     assert probe.dims[:2] == ("row", AXIS[probe.group])
     assert set(probe.dims[2:]) <= {"k"}
     assert np.issubdtype(np.dtype(probe.dtype), np.floating), "missing is nan, which only floats hold"
-    assert probe.cost in ("norm", "spectrum", "decomposition")
+    assert probe.cost in ("norm", "spectrum", "decomposition", "forward")
     if isinstance(probe, SpectralProbe):
         assert probe.needs in ({Need.DELTA}, {Need.STEP}), "one matrix"
     assert probe.when in ("point", "ends")
