@@ -128,7 +128,8 @@ def run(script: Script, attachment: Attachment) -> None:
             if script.is_module:
                 runpy.run_module(script.target, run_name="__main__", alter_sys=True)
             else:
-                runpy.run_path(script.target, run_name="__main__")
+                # Python, too, makes the path absolute, and leaves `sys.argv[0]` as it was given.
+                runpy.run_path(os.path.abspath(script.target), run_name="__main__")
         except BaseException as error:
             attachment.close(_status(error))
             _show_only_the_script(error)

@@ -111,7 +111,10 @@ def rloo(folder: Path, tokenizer: Any, callbacks: list[Any]) -> Any:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("make", [sft, dpo, rloo])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("make", [sft, pytest.param(dpo, marks=SLOW), pytest.param(rloo, marks=SLOW)])
 def test_a_trainer_of_trl(tmp_path: Path, tokenizer: Any, make: Callable[..., Any]) -> None:
     watcher = Watcher()
     with warnings.catch_warnings():
@@ -148,10 +151,10 @@ def plain(folder: Path, callbacks: list[Any], **changes: Any) -> Trainer:
     [
         {"gradient_accumulation_steps": 3},
         {"eval_strategy": "steps", "eval_steps": 2},
-        {"optim": "sgd"},
-        {"optim": "adamw_torch_fused"},
-        {"max_grad_norm": 0.01},
-        {"torch_compile": False, "gradient_checkpointing": True},
+        pytest.param({"optim": "sgd"}, marks=SLOW),
+        pytest.param({"optim": "adamw_torch_fused"}, marks=SLOW),
+        pytest.param({"max_grad_norm": 0.01}, marks=SLOW),
+        pytest.param({"gradient_checkpointing": True}, marks=SLOW),
     ],
     ids=["accumulation", "evaluation", "sgd", "fused", "clipping", "checkpointing"],
 )
