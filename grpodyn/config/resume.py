@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from grpodyn.config.run import RunConfig, from_dict
+from grpodyn.config.run import SECRET_GRPO_KEYS, RunConfig, from_dict
 from grpodyn.errors import ConfigError
 from grpodyn.trace.manifest import Manifest
 
@@ -20,6 +20,7 @@ _FREE_GRPO_KEYS = frozenset(
         "save_strategy",
         "save_total_limit",
     }
+    | SECRET_GRPO_KEYS
 )
 _LENGTH_KEYS = frozenset({"max_steps", "num_train_epochs"})
 _LENGTH_FREE_SCHEDULES = frozenset({"constant", "constant_with_warmup"})

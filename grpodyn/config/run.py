@@ -30,6 +30,9 @@ _MANAGED_GRPO_KEYS = {
     "trust_remote_code": "write `model.trust_remote_code`",
 }
 
+SECRET_GRPO_KEYS = frozenset({"hub_token", "push_to_hub_token"})
+"""Never written down: a run directory is handed around."""
+
 
 class ModelConfig(StrictModel):
     """Which weights to train, and how to load them."""
@@ -140,6 +143,11 @@ class RunConfig(StrictModel):
     def to_dict(self) -> dict[str, Any]:
         """Return the resolved config as plain YAML and JSON values; `from_dict` gives an equal config back."""
         return self.model_dump(mode="json")
+
+    def to_record(self) -> dict[str, Any]:
+        """Return `to_dict` without what must not be written down."""
+        whole = self.to_dict()
+        return whole | {"grpo": {key: value for key, value in whole["grpo"].items() if key not in SECRET_GRPO_KEYS}}
 
 
 def expand(value: dict[str, Any]) -> dict[str, Any]:

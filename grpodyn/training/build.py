@@ -66,7 +66,7 @@ def build_trainer(
         save_model=True,
         append=append,
         manifest={
-            "config": config.to_dict(),
+            "config": config.to_record(),
             "dataset": data.describe(config.task),
         },
     )

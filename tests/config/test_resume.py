@@ -14,6 +14,7 @@ from grpodyn.errors import ConfigError
         ["grpo.save_steps=5"],
         ["evaluate.every=10"],
         ["evaluate=null"],
+        ["grpo.hub_token=hf_x"],  # never written down, so never known
         ["grpo.max_steps=500"],  # the embedded schedule is constant
     ],
 )

@@ -123,3 +123,9 @@ def test_the_config_in_the_repository_is_the_embedded_default() -> None:
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "configs").glob("*.yaml")), ids=lambda path: path.name)
 def test_every_config_in_the_repository_is_valid(path: Path) -> None:
     run.load(path)
+
+
+def test_what_is_written_down_holds_no_secret() -> None:
+    secrets = {"hub_token": "hf_x", "push_to_hub_token": "hf_y"}
+    config = run.from_dict({"model": "embedded", "task": "arithmetic_format", "grpo": {**secrets, "beta": 0.1}}, "here")
+    assert config.to_record() == {**config.to_dict(), "grpo": {"beta": 0.1}}
