@@ -6,11 +6,14 @@ torch or transformers are imported. The recorder joins in when the script itself
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
+import io
 import os
 import re
 import runpy
 import sys
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -127,14 +130,29 @@ def run(script: Script, attachment: Attachment) -> None:
         try:
             if script.is_module:
                 runpy.run_module(script.target, run_name="__main__", alter_sys=True)
+            elif Path(script.target).is_file() and not zipfile.is_zipfile(script.target):
+                _run_file(script.target)
             else:
-                # Python, too, makes the path absolute, and leaves `sys.argv[0]` as it was given.
-                runpy.run_path(os.path.abspath(script.target), run_name="__main__")
+                runpy.run_path(script.target, run_name="__main__")
         except BaseException as error:
             attachment.close(_status(error))
             _show_only_the_script(error)
             raise
     attachment.close("stopped_early")
+
+
+def _run_file(path: str) -> None:
+    """Run a source file as `__main__`; `runpy` would put an absolute path into `sys.argv[0]`, which Python does not."""
+    main = ModuleType("__main__")
+    main.__dict__.update(__file__=os.path.abspath(path), __builtins__=builtins, __cached__=None)
+    before, sys.modules["__main__"] = sys.modules["__main__"], main
+    try:
+        with io.open_code(main.__dict__["__file__"]) as source:
+            # Not inheriting: this file's own `from __future__` is not the script's.
+            code = compile(source.read(), main.__dict__["__file__"], "exec", dont_inherit=True)
+        exec(code, main.__dict__)  # noqa: S102  # the user's own script is what is asked for
+    finally:
+        sys.modules["__main__"] = before
 
 
 @contextmanager

@@ -61,7 +61,9 @@ def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 SHOW = """
-    import os, __main__
+    import os, pickle, __main__
+    def annotated(x: int) -> str: ...
+    print(annotated.__annotations__, pickle.loads(pickle.dumps(annotated)) is annotated)
     print(sys.argv, __name__, __file__, __spec__, __main__ is sys.modules["__main__"], __main__.__file__)
     print(os.path.realpath(sys.path[0]), "torch" in sys.modules, "transformers" in sys.modules, "numpy" in sys.modules)
 """
