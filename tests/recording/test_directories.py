@@ -191,7 +191,8 @@ KILLED = """
                 os.kill(os.getpid(), 9)
 
     callbacks = [Kill(), Recorder(folder / "run")]
-    make_trainer(callbacks=callbacks, max_steps=8, save_strategy="steps", save_steps=2).train()
+    # No log at the step that is saved, for a log before a checkpoint commits too.
+    make_trainer(callbacks=callbacks, max_steps=8, save_strategy="steps", save_steps=2, logging_steps=3).train()
 """
 
 
