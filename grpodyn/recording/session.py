@@ -74,6 +74,7 @@ class Session:
         """The last step before which something was read, or tried to be."""
         self._in_step = False
         self._announced = False
+        self._told = False
         self._held: _Held | None = None
         self._needs: frozenset[Need] = frozenset()
         self._frozen: dict[Need, Tensor] | None = None
@@ -186,6 +187,10 @@ class Session:
         self._step, self._asked, self._in_step = step, step, False
         if self._activations is not None:
             self.boundary.run("activations", self._activations.begin)
+        # A trainer's optimizer may be replaced while it trains; the state of the old one would tell a wrong step.
+        current = getattr(self._trainer, "optimizer", None)
+        if current is not None:
+            self.change_optimizer(current)
         due = self._plan.tensor_probes_at(step)
         self._needs = frozenset().union(*(probe.needs for probe in due.values()))
         self._needs |= self._spectra.needs_at(step)
@@ -225,6 +230,7 @@ class Session:
             self._release()
             self.writer.flush()
         self._cost.step_ends()
+        self._tell_if_stopped()
         if not self._announced:
             self._announced = True
             self._announce()
@@ -281,6 +287,7 @@ class Session:
             self._digesting.join(_PATIENCE_SECONDS)
         self.writer.update_manifest(recorder=self._closing_facts())
         self.writer.close(status)
+        self._tell_if_stopped()
 
     # What they do.
 
@@ -361,6 +368,12 @@ class Session:
         cost = f"The first step cost {self._cost.seconds:.2f} CPU seconds, {self._cost.fraction:.1%} of its time."
         line = announcement(str(self.run_dir), self._plan, self._inventory, self._reference, self._left_out, cost)
         logger.info("%s", line)
+
+    def _tell_if_stopped(self) -> None:
+        if self.writer.failed is not None and not self._told:
+            self._told = True
+            # The run's own files may be what has failed.
+            logger.warning("recording into %s has stopped, training goes on: %s", self.run_dir, self.writer.failed)
 
     def _closing_facts(self) -> dict[str, Any]:
         return {

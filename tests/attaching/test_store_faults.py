@@ -1,0 +1,193 @@
+"""Whatever happens to a run's directory while it is written or afterwards: training goes on, the reader returns what is
+readable and names the rest."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from grpodyn import Recorder, open_run
+from grpodyn.config.record import RecordConfig
+from grpodyn.errors import UnreadableError
+from grpodyn.trace import strict_json
+
+FULL = RecordConfig(preset="full")
+GROUPS = ("tensors", "layers", "spectra", "rollouts", "metrics", "evaluations")
+
+
+def train(run_dir: Path, disturb: Callable[[Path], None], steps: int = 8, at: int = 4) -> tuple[Recorder, nn.Module]:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2))
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    with Recorder(run_dir, FULL).attach(net, optimizer) as recorder:
+        for step in range(1, steps + 1):
+            if step == at:
+                assert recorder.writer is not None
+                recorder.writer.flush()
+                disturb(run_dir)
+            optimizer.zero_grad()
+            net(torch.randn(3, 4, generator=torch.Generator().manual_seed(step))).square().mean().backward()
+            optimizer.step()
+            recorder.step({"loss": 1.0})
+    return recorder, net
+
+
+def same_as_undisturbed(net: nn.Module, folder: Path) -> bool:
+    _, undisturbed = train(folder / "undisturbed", lambda _: None)
+    pairs = zip(net.parameters(), undisturbed.parameters(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+def empty_file(name: str) -> Callable[[Path], None]:
+    return lambda run_dir: (run_dir / name).write_bytes(b"")
+
+
+def remove_file(name: str) -> Callable[[Path], None]:
+    return lambda run_dir: (run_dir / name).unlink()
+
+
+@pytest.mark.parametrize(
+    ("disturb", "readable"),
+    [
+        (shutil.rmtree, True),
+        (lambda run_dir: shutil.rmtree(run_dir / "trace.zarr"), True),
+        (lambda run_dir: (shutil.rmtree(run_dir), run_dir.write_text("a file")), False),
+        (lambda run_dir: run_dir.rename(run_dir.with_name("moved")), True),
+        (empty_file("run.json"), True),
+        (empty_file("commit.json"), True),
+        (remove_file("commit.json"), True),
+        (empty_file("trace.zarr/zarr.json"), True),
+        (empty_file("trace.zarr/tensors/grad_norm/zarr.json"), True),
+        (lambda run_dir: (run_dir / "events.jsonl").write_bytes(b'{"step": 1, "wh'), True),
+    ],
+    ids=["removed", "no-store", "file", "moved", "manifest", "commit", "no-commit", "store", "array", "events"],
+)
+def test_a27_training_goes_on_whatever_becomes_of_the_directory(tmp_path: Path, disturb, readable: bool) -> None:
+    """A27: a fault of the disk, or of somebody who tidies up, is no fault of training."""
+    _, net = train(tmp_path / "run", disturb)
+    assert same_as_undisturbed(net, tmp_path)
+    if readable:
+        run = open_run(tmp_path / "run")
+        for group in GROUPS:
+            getattr(run, group).load()
+        assert run.last_step == 8 or run.problems
+    else:
+        with pytest.raises(UnreadableError):
+            open_run(tmp_path / "run")
+
+
+def test_a27_a_disk_that_turns_read_only_stops_recording_and_says_so(tmp_path: Path, monkeypatch, caplog) -> None:
+    real = strict_json.replace_file
+
+    def turn_read_only(_: Path) -> None:
+        def refuse(path: Path, content: bytes) -> None:
+            raise OSError(30, "Read-only file system", str(path))
+
+        monkeypatch.setattr(strict_json, "replace_file", refuse)
+
+    recorder, net = train(tmp_path / "run", turn_read_only)
+    monkeypatch.setattr(strict_json, "replace_file", real)
+    assert same_as_undisturbed(net, tmp_path)
+    assert any("Read-only file system" in record.getMessage() for record in caplog.records)
+    run = open_run(tmp_path / "run")
+    assert run.tensors.step.values.tolist() == [1, 2]
+    assert run.status in ("interrupted", "failed")
+    assert recorder.run_dir.name == "run"
+
+
+def test_a_clock_that_goes_back_loses_no_row(tmp_path: Path, monkeypatch) -> None:
+    """Wall time may jump (a time server, a laptop that wakes up): rows keep their order and the run is closed."""
+    jumps = itertools.count()
+    real = time.time
+
+    def backwards(_: Path) -> None:
+        monkeypatch.setattr(time, "time", lambda: real() - 86_400 - 10 * next(jumps))
+
+    train(tmp_path / "run", backwards)
+    monkeypatch.setattr(time, "time", real)
+    run = open_run(tmp_path / "run")
+    assert run.status == "finished"
+    assert run.tensors.step.values.tolist() == list(range(1, 9))
+    stamps = run.metrics["time"].values
+    assert stamps.shape == (8,)
+    assert stamps[-1] < stamps[0], "what the clock said is kept as it was said"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    train(folder, lambda _: None)
+    return folder
+
+
+def files_of(run_dir: Path) -> list[str]:
+    return sorted(str(path.relative_to(run_dir)) for path in run_dir.rglob("*") if path.is_file())
+
+
+def flip(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    if content:
+        content[place % len(content)] ^= 0xFF
+        path.write_bytes(bytes(content))
+
+
+HARMS: dict[str, Callable[[Path, int], None]] = {
+    "emptied": lambda path, _: path.write_bytes(b""),
+    "removed": lambda path, _: path.unlink(),
+    "truncated": lambda path, place: path.write_bytes(path.read_bytes()[: place % max(1, path.stat().st_size)]),
+    "flipped": flip,
+    "garbled": lambda path, _: path.write_bytes(os.urandom(64)),
+}
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@given(data=st.data())
+def test_a27_a_damaged_run_is_read_as_far_as_it_goes(whole: Path, data: st.DataObject) -> None:
+    """A27: any file of a finished run emptied, removed, cut, flipped or garbled."""
+    check_damage(whole, data)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@given(data=st.data())
+def test_a27_many_damaged_runs(whole: Path, data: st.DataObject) -> None:
+    """A27: the same, many times."""
+    check_damage(whole, data)
+
+
+def check_damage(whole: Path, data: st.DataObject) -> None:
+    names = data.draw(st.lists(st.sampled_from(files_of(whole)), min_size=1, max_size=2, unique=True))
+    harm = data.draw(st.sampled_from(sorted(HARMS)))
+    place = data.draw(st.integers(0, 10_000))
+    with tempfile.TemporaryDirectory() as folder:
+        damaged = Path(folder) / "run"
+        shutil.copytree(whole, damaged)
+        for name in names:
+            HARMS[harm](damaged / name, place)
+        before = files_of(damaged)
+        if "run.json" in names:
+            with contextlib.suppress(UnreadableError):
+                open_run(damaged)
+            return
+        run = open_run(damaged)
+        original = open_run(whole)
+        intact = not any(name.endswith("zarr.json") or "/c/" in name or name == "commit.json" for name in names)
+        for group in GROUPS:
+            read, true = getattr(run, group).load(), getattr(original, group).load()
+            for name in read.data_vars:
+                if intact or not run.problems:
+                    np.testing.assert_array_equal(read[name].values, true[name].values)
+        assert files_of(damaged) == before, "reading changes nothing"
