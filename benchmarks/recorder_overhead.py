@@ -2,7 +2,7 @@
 
     python benchmarks/recorder_overhead.py                     # the embedded model
     python benchmarks/recorder_overhead.py --lora 16
-    python benchmarks/recorder_overhead.py --random-model 640,2048,18 --batch 8 --length 32 --steps 3 --repeats 1
+    python benchmarks/recorder_overhead.py --random-model 640,2048,18,262144 --batch 8 --length 128 --steps 3
 
 Prints, per preset, the CPU seconds of all recorder threads over the CPU seconds of training without a recorder, the
 paired difference of CPU and wall time, and the growth of peak anonymous memory. Budgets (standard preset, a model of
@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 import warnings
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,7 +110,7 @@ def train(options: argparse.Namespace, preset: Preset | None, folder: Path) -> R
     trainer = GRPOTrainer(
         model=load(options),
         args=GRPOConfig(**arguments),
-        reward_funcs=[reward(name) for name in defaults.REWARDS],
+        reward_funcs=[noise] if options.random_model else [reward(name) for name in defaults.REWARDS],
         train_dataset=datasets.Dataset.from_dict({"prompt": examples.prompts, "answer": examples.answers}),
         processing_class=AutoTokenizer.from_pretrained(MODEL_DIR),
         callbacks=[recorder] if recorder else [],
@@ -123,13 +124,18 @@ def train(options: argparse.Namespace, preset: Preset | None, folder: Path) -> R
     return Run(cpu, wall, recorder.cost.seconds if recorder else 0.0, memory.peak - memory.start)
 
 
+def noise(completions: Sequence[str], **_: Any) -> list[float]:
+    """Reward a completion by its checksum: a random model never answers right, and without spread nothing moves."""
+    return [zlib.crc32(text.encode()) / 2**32 for text in completions]
+
+
 def random_model(shape: str, folder: Path) -> Path:
-    """Save a random Qwen3-shaped model of `hidden,intermediate,layers` and return its folder."""
-    hidden, intermediate, layers = (int(part) for part in shape.split(","))
+    """Save a random Qwen3-shaped model of `hidden,intermediate,layers,vocabulary` and return its folder."""
+    hidden, intermediate, layers, vocabulary = (int(part) for part in shape.split(","))
     tokenizer = AutoTokenizer.from_pretrained(MODEL_DIR)
     torch.manual_seed(0)
     config = Qwen3Config(
-        vocab_size=32_000,
+        vocab_size=vocabulary,
         hidden_size=hidden,
         intermediate_size=intermediate,
         num_hidden_layers=layers,
@@ -165,7 +171,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--lora", type=int, default=0, metavar="R", help="rank; 0 trains all parameters")
     parser.add_argument("--batch", type=int, default=defaults.GRPO["per_device_train_batch_size"])
     parser.add_argument("--length", type=int, default=defaults.GRPO["max_completion_length"])
-    parser.add_argument("--random-model", metavar="HIDDEN,INTERMEDIATE,LAYERS")
+    parser.add_argument("--random-model", metavar="HIDDEN,INTERMEDIATE,LAYERS,VOCABULARY")
     options = parser.parse_args(argv)
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
