@@ -49,6 +49,7 @@ def grpo_arguments(config: RunConfig, checkpoints: Path) -> GRPOConfig:
         "trust_remote_code": config.model.trust_remote_code,
         "reward_weights": [reward.weight for reward in config.rewards],
     }
+    _check_ranges(arguments)
     if config.model.revision is not None:
         # The policy is passed as an instance; TRL reads this when it loads the reference model.
         arguments["model_init_kwargs"] = {"revision": config.model.revision}
@@ -89,6 +90,16 @@ def _check(given: Mapping[str, Any], target: type[Any], section: str) -> None:
             raise ConfigError(f"unknown key `{section}.{key}`: {target.__name__} has none{did_you_mean(key, known)}")
         if _is_plain(hints[key]):
             _check_type(hints[key], value, f"{section}.{key}")
+
+
+def _check_ranges(arguments: Mapping[str, Any]) -> None:
+    """Refuse what torch's optimizers would refuse only after the model is loaded."""
+    for key in ("learning_rate", "weight_decay", "adam_epsilon"):
+        if arguments.get(key, 0.0) < 0:
+            raise ConfigError(f"`grpo.{key}` is {arguments[key]!r}, expected a number of at least 0")
+    for key in ("adam_beta1", "adam_beta2"):
+        if not 0 <= arguments.get(key, 0.0) < 1:
+            raise ConfigError(f"`grpo.{key}` is {arguments[key]!r}, expected a number from 0 up to, not including, 1")
 
 
 def _is_plain(hint: Any) -> bool:

@@ -65,6 +65,7 @@ def embedded_json() -> str:
         (["absent.yaml"], 2, ["no config file absent.yaml"]),
         (["--lora", "absent.json"], 2, ["no file absent.json", "recommend-lora"]),
         (["--run-dir", "a", "--name", "b"], 2, ["give one of them"]),
+        (["--name", "n" * 300], 2, ["a name of 300 bytes", "at most 255", "--name"]),
         (["--resume"], 3, ["runs/embedded", "holds no run"]),
     ],
 )

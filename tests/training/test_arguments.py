@@ -58,6 +58,15 @@ def test_mistakes_in_grpo_are_named(tmp_path, setting: str, words: list[str]) ->
         assert word in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "setting", ["learning_rate=-1", "weight_decay=-0.1", "adam_epsilon=-0.01", "adam_beta1=1.0", "adam_beta2=-0.5"]
+)
+def test_what_an_optimizer_refuses_is_said_before_the_model_is_loaded(tmp_path, setting: str) -> None:
+    key, value = setting.split("=")
+    with pytest.raises(ConfigError, match=rf"`grpo\.{key}` is {value}, expected a number"):
+        grpo(tmp_path, f"grpo.{setting}")
+
+
 def test_no_lora_section_is_full_fine_tuning() -> None:
     assert lora_arguments(run.embedded()) is None
 

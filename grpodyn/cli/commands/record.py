@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from grpodyn.config.run import RunConfig
 
 RUNS = Path("runs")
+LONGEST_NAME = 255
+"""Bytes of a file name that common file systems take."""
 
 
 def command(
@@ -132,6 +134,13 @@ def _check_directory(directory: Path, resume: bool) -> None:
     from grpodyn.trace.lock import living_writer
     from grpodyn.trace.writer import contents
 
+    # Asked before anything is loaded: a file system refuses the name only where its parent exists.
+    too_long = [part for part in directory.parts if len(os.fsencode(part)) > LONGEST_NAME]
+    if too_long:
+        raise UsageError(
+            f"{too_long[0][:20]}… is a name of {len(os.fsencode(too_long[0]))} bytes, expected at most {LONGEST_NAME}; "
+            "choose another --run-dir or --name"
+        )
     if directory.exists() and not directory.is_dir():
         raise UsageError(f"{directory} is a file, expected a directory to record into")
     writer = living_writer(directory)
