@@ -50,11 +50,18 @@ class Need(StrEnum):
     """The elements with |w_t − w_0| > 10⁻³ max(|w_t|, |w_0|): a count."""
     ELEMENTS = "elements"
     """All elements: a count."""
+    GRADIENT_SIGNAL = "gradient_signal"
+    """E g over the steps since it was last measured; its squared norm is an unbiased estimate, and may be negative."""
+    GRADIENT_NOISE = "gradient_noise"
+    """g − E g over the same steps; its squared norm is the mean over them."""
     ACTIVATION_SHIFT = "activation_shift"
     """h − h_0, over the tokens of a few fixed prompts: a block's output now and before the first update."""
     START_ACTIVATION = "start_activation"
     """h_0."""
 
+
+OF_WINDOW = frozenset({Need.GRADIENT_SIGNAL, Need.GRADIENT_NOISE})
+"""Needs that are gathered at every step, whenever they are measured."""
 
 COUNTS = frozenset({Need.CHANGED_BY_STEP, Need.CHANGED_SINCE_START, Need.ELEMENTS})
 """Needs that are counted, with `Sample.count`; of all others a sample gives the squared norm."""

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from grpodyn import registry
 from grpodyn.config.validation import StrictModel
 from grpodyn.errors import UnknownNameError
-from grpodyn.probe import COUNTS, Need, Probe
+from grpodyn.probe import COUNTS, OF_WINDOW, Need, Probe
 
 Preset = Literal["light", "standard", "full"]
 PRESETS: Final[tuple[Preset, ...]] = ("light", "standard", "full")
@@ -94,9 +94,11 @@ def preset_cadence(preset: Preset, probe: Probe) -> int | None:
         return None
     if probe.when == "ends":
         return ENDS_ONLY
+    windowed = bool(probe.needs & OF_WINDOW)
     if preset == "full":
-        return 1
-    if probe.cost == "spectrum":
+        # A window needs several steps, whatever they cost.
+        return 25 if windowed else 1
+    if probe.cost == "spectrum" or windowed:
         return ENDS_ONLY if preset == "light" else 25
     if preset == "light":
         return 5

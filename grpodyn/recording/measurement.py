@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from grpodyn.naming.adapters import Unmeasured
 from grpodyn.naming.inventory import Frozen, Inventory
-from grpodyn.probe import FloatArray, Need, TensorProbe
+from grpodyn.probe import OF_WINDOW, FloatArray, Need, TensorProbe
 from grpodyn.recording.adapter_changes import Value, changes
+from grpodyn.recording.gradient_moments import GradientMoments
 from grpodyn.recording.optimizers import IntendedSteps, Part
 from grpodyn.recording.pieces import Batch, Piece, batches, differences, widened
 from grpodyn.recording.plan import LayerMap
@@ -53,6 +54,7 @@ class Measurement:
         self.previous = PreviousWeights(self._live, copy_limit) if needs & set(_OF_STEP) else None
         self._copied = batches(self.previous.copies) if self.previous else []
         self._forms = [_form(parameter) for parameter in self._live]
+        self._moments = GradientMoments(self._live) if needs & OF_WINDOW else None
         self._base_squares: Tensor | None = None
         self._sums = Sums(self._rows)
         self.knows_step = False
@@ -67,9 +69,16 @@ class Measurement:
         return len(self._inventory.infos)
 
     @torch.no_grad()
-    def before_step(self, needs: Iterable[Need]) -> None:
-        """Read gradients and the weights before the step. Call it when gradients are clipped."""
+    def before_step(self, needs: Iterable[Need], *, hidden: bool = False) -> None:
+        """Read gradients and the weights before the step. Call it when gradients are clipped.
+
+        Args:
+            needs: what is measured at this step.
+            hidden: whether the gradients that are there now are not those of the step.
+        """
         wanted = set(needs)
+        if self._moments is not None and not hidden:
+            self._moments.add()
         self._leave_out_lost()
         self._sums = Sums(self._rows)
         if Need.GRADIENT in wanted:
@@ -104,6 +113,10 @@ class Measurement:
             if Need.PREVIOUS_WEIGHT in wanted:
                 # The weight under an adapter does not move.
                 sums[Need.PREVIOUS_WEIGHT][self._adapted] = base[self._adapted]
+        if self._moments is not None and wanted & OF_WINDOW:
+            missing = torch.full((len(self._inventory.effective),), torch.nan, dtype=torch.float64)
+            pair = zip((Need.GRADIENT_SIGNAL, Need.GRADIENT_NOISE), self._moments.read(), strict=True)
+            sums |= {need: torch.cat([values, missing]) for need, values in pair}
         if Need.ELEMENTS in wanted:
             sums[Need.ELEMENTS] = self._elements
         for name in wanted - sums.keys():

@@ -13,9 +13,10 @@ from torch import nn
 from grpodyn.config.record import RecordConfig
 from grpodyn.naming.adapters import Unmeasured
 from grpodyn.naming.inventory import Inventory
-from grpodyn.probe import COUNTS, Need
+from grpodyn.probe import COUNTS, OF_WINDOW, Need
 from grpodyn.recording import facts
 from grpodyn.recording.candidates import STEP, WEIGHTS, has_vectors
+from grpodyn.recording.gradient_moments import SAMPLED
 from grpodyn.recording.measurement import Measurement, unknown_updates
 from grpodyn.recording.plan import Plan, describe_cadence
 from grpodyn.recording.reference import Reference
@@ -66,7 +67,7 @@ def left_out(
         stacks = sum(entry.info.matrices > 1 for entry in inventory.effective)
         if stacks:
             out.append(Unmeasured(f"singular vectors of {stacks} adapted stacks", "stacks are never formed dense"))
-    if inventory.effective and Need.GRADIENT in plan.needs():
+    if inventory.effective and plan.needs() & {Need.GRADIENT, *OF_WINDOW}:
         why = "the gradient of an adapted weight is never computed; its factors have their own"
         out.append(Unmeasured(f"gradient of {len(inventory.effective)} adapted weights", why))
     if hooks.source is None:
@@ -127,6 +128,8 @@ def recorder_facts(
         for name, probe in plan.probes.items()
         if probe.needs & {Need.STEP, Need.INTENDED_STEP, Need.CHANGED_BY_STEP}
     }
+    windowed = f"over the steps since the last value, from {SAMPLED} sampled elements of each larger tensor"
+    methods |= {name: windowed for name, probe in plan.probes.items() if probe.needs & OF_WINDOW}
     return {
         "preset": config.preset,
         "config": config.model_dump(mode="json"),

@@ -99,6 +99,7 @@ def test_standard_preset_holds_every_row_it_should(tmp_path: Path, make_trainer)
     every = list(range(1, 13))
     expected = {
         "grad_norm": every,
+        "grad_snr": [12],  # at the first step there is nothing to compare its gradient with
         "update_norm": every,
         "update_norm_intended": every,
         "update_applied_fraction": every,
