@@ -5,11 +5,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+
+COSTS: Final[Mapping[str, str]] = {
+    "norm": "one pass over the elements, on the training thread, shared by all probes of one need",
+    "spectrum": "singular values of every matrix, on a thread of its own; cubic in the smaller side",
+    "decomposition": "singular vectors of every matrix now and at the start, on that thread: the cost of several spectra",
+    "forward": "the model runs on a few prompts, on the training thread",
+}
+"""What a probe of each cost class takes."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +102,7 @@ def markdown() -> str:
         "A probe's name is the name of its array in the trace, in the group below. Unit 1 is dimensionless. Of a zero",
         "matrix every rank and norm is 0; of a matrix with NaN or Inf it is nan.",
     ]
+    lines += ["", "What they cost, and how often each preset pays it:", "", *_cost_table()]
     for probe in probe_entries():
         presets = "; ".join(f"{preset}: {cadence_text(steps)}" for preset, steps in probe.cadence.items())
         needs = ", ".join(need.replace("_", " ") for need in probe.needs)
@@ -118,6 +129,22 @@ def markdown() -> str:
             f"- reference: {analysis.reference}",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _cost_table() -> list[str]:
+    """Return a table of cost classes: what one takes, and the cadences of its probes in each preset."""
+    from grpodyn.config.record import PRESETS, cadence_text
+
+    lines = [f"| class | takes | {' | '.join(PRESETS)} |", f"|---|---|{'---|' * len(PRESETS)}"]
+    for cost, takes in COSTS.items():
+        probes = [probe for probe in probe_entries() if probe.cost == cost]
+        cells = []
+        for preset in PRESETS:
+            # Most often first; the ends alone, and what is left out, last.
+            found = sorted({probe.cadence[preset] for probe in probes}, key=lambda steps: steps or math.inf)
+            cells.append("; ".join(cadence_text(steps) for steps in found))
+        lines.append(f"| {cost} | {takes} | {' | '.join(cells)} |")
+    return lines
 
 
 def _write(

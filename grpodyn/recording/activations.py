@@ -82,6 +82,11 @@ class Activations:
             self._forward(compare)
         return {Need.ACTIVATION_SHIFT: shift, Need.START_ACTIVATION: start}
 
+    @property
+    def tokens(self) -> int:
+        """Tokens that the shift is measured over; 0 before `begin`."""
+        return int(self._inputs["attention_mask"].sum()) if self._inputs else 0
+
     def _obstacle(self) -> str | None:
         if self._tokenizer is None:
             return "there is no tokenizer: only a trainer that has one can be measured"

@@ -380,5 +380,6 @@ class Session:
             "seconds": self._cost.seconds,
             "step_seconds": self._cost.step_seconds,
             "sweeps_skipped": self._spectra.skipped,
+            "activation_tokens": self._activations.tokens if self._activations is not None else 0,
             "faults": dict(self.boundary.counts),
         }

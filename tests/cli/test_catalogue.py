@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from grpodyn import registry
 from grpodyn.cli.app import build
-from grpodyn.cli.catalogue import markdown
+from grpodyn.cli.catalogue import COSTS, markdown, probe_entries
 
 PAGE = Path(__file__).parents[2] / "docs" / "catalogue.md"
 
@@ -77,3 +77,10 @@ def test_the_table_fits_a_narrow_terminal():
     assert max(len(line) for line in table.splitlines()) <= 80
     assert "…" not in table
     assert "update_norm_intended" in table
+
+
+def test_the_page_says_what_every_cost_class_takes_in_every_preset():
+    assert {probe.cost for probe in probe_entries()} == set(COSTS)
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in markdown().splitlines() if line.startswith("| ")}
+    assert "every step; every 5 steps; every 25 steps | every step; every 25 steps |" in rows["norm"]
+    assert rows["forward"].endswith("| on request | on request | at the first and the last step |")

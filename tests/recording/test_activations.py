@@ -91,6 +91,7 @@ def test_against_forwards_of_fresh_models(tmp_path: Path, make_trainer, make_mod
         expected = true_shift(model_at(step), model_at(0), tokenizer, PROMPTS)
         np.testing.assert_allclose(recorded.values[row], expected, rtol=1e-4, atol=1e-7)
     assert (recorded.values[-1] > 1e-3).all()
+    assert run.manifest.recorder["activation_tokens"] == sum(len(prompt) for prompt in PROMPTS)
 
 
 def test_prompts_of_the_first_batch_and_the_last_step_of_an_early_stop(tmp_path: Path, make_trainer):
