@@ -16,7 +16,7 @@ import typer
 COSTS: Final[Mapping[str, str]] = {
     "norm": "one pass over the elements, on the training thread, shared by all probes of one need",
     "spectrum": "singular values of every matrix, on a thread of its own; cubic in the smaller side",
-    "decomposition": "singular vectors of every matrix now and at the start, on that thread: the cost of several spectra",
+    "decomposition": "singular vectors of every matrix now and at the start, on that thread: several spectra",
     "forward": "the model runs on a few prompts, on the training thread",
 }
 """What a probe of each cost class takes."""

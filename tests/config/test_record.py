@@ -11,8 +11,8 @@ from grpodyn.errors import ConfigError
 
 CADENCE = {
     "light": {"grad_norm": 5, "update_norm": 5, "delta_norm": 5, "layer_delta": 5, "effective_rank": 0},
-    "standard": {"grad_snr": 25, "grad_norm": 1, "update_norm": 1, "update_norm_intended": 1, "update_ratio": 1, "delta_norm": 5,
-                 "layer_delta": 5, "effective_rank": 25, "singular_values": 25},
+    "standard": {"grad_norm": 1, "update_norm": 1, "update_norm_intended": 1, "update_ratio": 1, "delta_norm": 5,
+                 "layer_delta": 5, "effective_rank": 25, "singular_values": 25, "grad_snr": 25},
     "full": {"grad_snr": 25, "grad_norm": 1, "delta_norm": 1, "effective_rank": 1, "layer_delta": 1},
 }  # fmt: skip
 
