@@ -187,7 +187,7 @@ def test_every_kind_once(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 @given(
     kinds=st.frozensets(st.sampled_from(KINDS), max_size=6),
     event=st.sampled_from(EVENTS),

@@ -194,6 +194,31 @@ def test_a_closure_hides_the_gradients_and_nothing_else(recorder, make_net, read
     assert "closure" in events(run, "gradients hidden")[0]["why"]
 
 
+def test_a11_reasons_why_a_tensor_does_not_move_are_told_apart(recorder, make_net, read) -> None:
+    """A11: a rate of zero, a gradient of zero, no gradient, and a frozen tensor all leave a weight where it was."""
+    net = make_net()
+    warm, still, without, moving = net.parameters()
+    optimizer = torch.optim.AdamW(
+        [{"params": [warm], "lr": 0.0}, {"params": [still, without, moving]}], lr=0.01, weight_decay=0.0
+    )
+    with recorder.attach(net, optimizer):
+        for step in range(3):
+            optimizer.zero_grad()
+            loss_of(net, step).backward()
+            still.grad, without.grad = torch.zeros_like(still), None
+            optimizer.step()
+            recorder.step()
+    run = read()
+    gradients, updates = run.tensors["grad_norm"].values, run.tensors["update_norm"].values
+    assert (updates[:, :3] == 0).all()
+    assert (updates[:, 3] > 0).all()
+    assert (gradients[:, 0] > 0).all()
+    assert (gradients[:, 1] == 0).all()
+    assert np.isnan(gradients[:, 2]).all()
+    (event,) = events(run, "no gradient")
+    assert event["tensors"] == ["2.weight"]
+
+
 def test_accelerate_steps_once_per_accumulated_batch(recorder, make_net, read) -> None:
     """The wrapper's `step` is called for every micro-batch; only the optimizer's own is an update."""
     from accelerate import Accelerator  # noqa: PLC0415

