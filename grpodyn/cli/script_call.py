@@ -78,7 +78,8 @@ class ScriptCall:
         from grpodyn.recording.script import Attachment
 
         if self._script is not None:
-            script, attachment = self._script, Attachment(directory, self._config, append)
+            # The script may go elsewhere before it trains.
+            script, attachment = self._script, Attachment(Path.cwd() / directory, self._config, append)
             self.run = lambda: _run(script, attachment, speaks)
 
 

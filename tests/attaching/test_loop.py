@@ -219,6 +219,33 @@ def test_a11_reasons_why_a_tensor_does_not_move_are_told_apart(recorder, make_ne
     assert event["tensors"] == ["2.weight"]
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_gradient_scaler_is_seen_through(recorder, make_net, read, fused: bool) -> None:
+    """Gradients count unscaled; a step that the scaler skips is none; where the optimizer unscales, they are hidden."""
+    net = make_net()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, fused=fused)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    true = []
+    with recorder.attach(net, optimizer):
+        for step in range(3):
+            optimizer.zero_grad()
+            scaler.scale(loss_of(net, step)).backward()
+            true.append([float(p.grad.double().norm()) / scaler.get_scale() for p in net.parameters()])
+            if step == 1:
+                next(net.parameters()).grad[0, 0] = torch.inf
+            scaler.step(optimizer)
+            scaler.update()
+            recorder.step()
+    run = read()
+    if fused:
+        assert np.isnan(run.tensors["grad_norm"].values).all()
+        assert "fused" in events(run, "gradients hidden")[0]["why"]
+        return
+    assert run.tensors.step.values.tolist() == [1, 2]
+    np.testing.assert_allclose(run.tensors["grad_norm"].values, [true[0], true[2]], rtol=1e-5)
+    assert events(run, "step without an update")
+
+
 def test_accelerate_steps_once_per_accumulated_batch(recorder, make_net, read) -> None:
     """The wrapper's `step` is called for every micro-batch; only the optimizer's own is an update."""
     from accelerate import Accelerator  # noqa: PLC0415

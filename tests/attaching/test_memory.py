@@ -28,7 +28,7 @@ def resident_bytes() -> int:
 
 @pytest.mark.slow
 def test_a33_resident_memory_does_not_grow(tmp_path: Path) -> None:
-    """A33: the slope over the second half of 2,000 steps, with everything on, is below what keeping a step's rows would take."""
+    """A33: the slope over the second half of 2,000 steps, with everything on, is below what keeping rows would take."""
     torch.manual_seed(0)
     net = nn.Sequential(*(nn.Linear(32, 32) for _ in range(4)))
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)

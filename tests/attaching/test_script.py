@@ -123,6 +123,9 @@ def test_trainers_built_late_and_twice_are_recorded_until_the_script_raises(scri
                     raise RuntimeError("boom")
 
         def main():
+            import os
+            os.mkdir("elsewhere")
+            os.chdir("elsewhere")
             train(3)
             train(2)
             train(5, [Break()])
