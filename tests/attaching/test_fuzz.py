@@ -181,7 +181,10 @@ def test_every_event_once(tmp_path: Path, event: Callable[..., None]) -> None:
     check(frozenset({"half", "scalar"}), event, 3, "AdamW", tmp_path)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [kind if kind in ("sparse", "complex", "empty") else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS],
+)
 def test_every_kind_once(tmp_path: Path, kind: str) -> None:
     check(frozenset({kind}), nothing, 1, "AdamW", tmp_path)
 

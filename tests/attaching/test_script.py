@@ -97,10 +97,10 @@ def test_a_module_runs_as_a_module(script, run, tmp_path: Path) -> None:
     [
         ("raise RuntimeError('boom')", 1),
         ("sys.exit(7)", 7),
-        ("sys.exit('words')", 1),
-        ("sys.exit()", 0),
+        pytest.param("sys.exit('words')", 1, marks=pytest.mark.slow),
+        pytest.param("sys.exit()", 0, marks=pytest.mark.slow),
         ("def f():\n    raise ValueError('inner') from KeyError('outer')\nf()", 1),
-        ("x = (", 1),
+        pytest.param("x = (", 1, marks=pytest.mark.slow),
         ("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)", -signal.SIGINT),
         ("from grpodyn.errors import UsageError\nraise UsageError('the script uses grpodyn itself')", 1),
     ],

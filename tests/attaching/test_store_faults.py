@@ -153,7 +153,7 @@ HARMS: dict[str, Callable[[Path, int], None]] = {
 }
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 @given(data=st.data())
 def test_a27_a_damaged_run_is_read_as_far_as_it_goes(whole: Path, data: st.DataObject) -> None:
     """A27: any file of a finished run emptied, removed, cut, flipped or garbled."""
