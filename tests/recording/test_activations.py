@@ -66,7 +66,9 @@ def true_shift(model, start, tokenizer, prompts) -> list[float]:
     return shifts
 
 
-@pytest.mark.parametrize("lora", [False, True], ids=["full", "lora"])
+@pytest.mark.parametrize(
+    "lora", [pytest.param(False, id="full"), pytest.param(True, id="lora", marks=pytest.mark.slow)]
+)
 def test_against_forwards_of_fresh_models(tmp_path: Path, make_trainer, make_model, tokenizer, lora):
     copies = Copies()
     config = RecordConfig(probes=["activation_shift"], every={"activation_shift": 2}, activation_prompts=PROMPTS)
@@ -185,6 +187,7 @@ def test_repeated_prompts_count_once(make_model, tokenizer):
     assert found._prompts == ["1+1=", "2+2=", "0+3=", "1+3="]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_no_shift_and_says_why(tmp_path: Path, make_trainer):
     config = RecordConfig(probes=["activation_shift", "delta_norm"])
     for steps in (2, 4):

@@ -123,6 +123,7 @@ def test_what_is_only_sampled_is_estimated_or_left_out(tmp_path: Path, make_trai
     assert run.manifest.recorder["method"]["update_changed_fraction"].startswith(f"from {len(sampled)} sampled")
 
 
+@pytest.mark.slow
 def test_a_stop_that_nobody_knew_of_still_has_the_last_updates_rank(tmp_path: Path, make_trainer, watcher):
     from transformers import TrainerCallback  # noqa: PLC0415
 

@@ -45,6 +45,7 @@ def test_full_fine_tuning(tmp_path: Path, make_trainer, watcher):
     assert run.spectra["principal_angle"].attrs["unit"] == "rad"
 
 
+@pytest.mark.slow
 def test_lora_adds_its_update_to_the_frozen_weight(tmp_path: Path, make_trainer, make_model, watcher):
     config = LoraConfig(r=4, lora_alpha=32, target_modules=["q_proj", "k_proj", "down_proj"], task_type="CAUSAL_LM")
     recorder = Recorder(tmp_path / "run", RecordConfig(probes=list(PROBES)))
@@ -77,6 +78,7 @@ def test_what_is_too_large_is_left_out_and_said(tmp_path: Path, make_trainer):
     assert skipped["singular vectors of 10 matrices"] == "their sides exceed record.decomposition_limit (16)"
 
 
+@pytest.mark.slow
 def test_presets_but_full_leave_them_out(tmp_path: Path, make_trainer):
     make_trainer(callbacks=[Recorder(tmp_path / "run")], max_steps=1).train()
     assert not set(PROBES) & set(open_run(tmp_path / "run").spectra)
