@@ -124,9 +124,9 @@ def train(options: argparse.Namespace, preset: Preset | None, folder: Path) -> R
     return Run(cpu, wall, recorder.cost.seconds if recorder else 0.0, memory.peak - memory.start)
 
 
-def noise(completions: Sequence[str], **_: Any) -> list[float]:
+def noise(completion_ids: Sequence[Sequence[int]], **_: Any) -> list[float]:
     """Reward a completion by its checksum: a random model never answers right, and without spread nothing moves."""
-    return [zlib.crc32(text.encode()) / 2**32 for text in completions]
+    return [zlib.crc32(repr(list(ids)).encode()) / 2**32 for ids in completion_ids]
 
 
 def random_model(shape: str, folder: Path) -> Path:
