@@ -150,6 +150,10 @@ def sharding(parameter: Tensor, live_name: str) -> str | None:
         return "sharded: a DTensor, of which this rank holds a part"
     if "_flat_param" in live_name or "_fsdp_wrapped_module" in live_name.split("."):
         return "sharded by FSDP: this rank holds a flattened part"
+    return _no_real_values(parameter)
+
+
+def _no_real_values(parameter: Tensor) -> str | None:
     if parameter.numel() == 0:
         return "empty on this rank: its values live elsewhere"
     if parameter.is_meta:
