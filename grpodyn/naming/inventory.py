@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -15,6 +16,7 @@ from grpodyn.naming.canonical import canonical_name
 from grpodyn.naming.matrices import Matrices, matrices_of
 from grpodyn.naming.place import Place, head_of, place
 from grpodyn.naming.quantized import Coded, coded, coded_buffers, is_helper
+from grpodyn.naming.shards import Share
 from grpodyn.trace.schema import TensorInfo
 
 
@@ -25,6 +27,8 @@ class Stored:
     info: TensorInfo
     parameter: nn.Parameter
     live_name: str
+    share: Share | None = None
+    """What this rank holds of it, where it is split among ranks."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,15 @@ class Inventory:
         return [*(entry.info for entry in self.stored), *(entry.info for entry in self.effective)]
 
 
-def take_inventory(model: nn.Module) -> Inventory:
+def take_inventory(model: nn.Module, shares: Mapping[int, Share] | None = None) -> Inventory:
     """Return what a live model has to measure.
 
-    Tied tensors are one entry. Frozen parameters are none. Sharded parameters are named as unmeasured: a rank holds a
-    part of them, whose norm would look like a measurement.
+    Tied tensors are one entry. Frozen parameters are none. Sharded parameters are named as unmeasured unless the ranks
+    add up what they measure: a rank holds a part of them, whose norm would look like a measurement.
+
+    Args:
+        model: the live model, under any wrappers.
+        shares: what this rank holds of each sharded parameter by its id, where the ranks add up.
 
     Raises:
         NameCollisionError: two parameters collapse into one canonical name.
@@ -99,16 +107,19 @@ def take_inventory(model: nn.Module) -> Inventory:
             continue
         seen.add(identity)
         name = factors.get(live_name, canonical_name(live_name))
-        where = place(model, live_name, tuple(parameter.shape), head)
+        share = (shares or {}).get(id(parameter)) if parameter.requires_grad else None
+        shape = tuple(parameter.shape) if share is None else share.shape
+        where = place(model, live_name, shape, head)
         leaf = live_name.rsplit(".", 1)[-1]
         codes = coded(where.owner, leaf)
-        why = sharding(parameter, live_name)
+        why = sharding(parameter, live_name) if share is None else None
         if why is None and codes is not None and parameter.requires_grad:
             why = f"{codes.why}: the step of a code is no step of a weight"
         if why is not None:
             unmeasured.append(Unmeasured(name, why, where.layer, where.stack))
         elif parameter.requires_grad:
-            stored.append(Stored(_info(name, leaf, parameter, where, live_name in factors), parameter, live_name))
+            info = _info(name, leaf, shape, parameter, where, live_name in factors)
+            stored.append(Stored(info, parameter, live_name, share))
         elif where.layer >= 0 and id(parameter) not in adapted and not is_helper(where.owner, leaf):
             frozen.append(Frozen(parameter, where.layer, where.stack, codes))
     frozen += _frozen_buffers(model, adapted)
@@ -202,10 +213,12 @@ def _base_path(model: nn.Module, module_name: str) -> str:
     return path
 
 
-def _info(name: str, leaf: str, parameter: nn.Parameter, where: Place, is_factor: bool) -> TensorInfo:
+def _info(
+    name: str, leaf: str, shape: tuple[int, ...], parameter: nn.Parameter, where: Place, is_factor: bool
+) -> TensorInfo:
     kind, source = ("lora_factor", "factor") if is_factor else (where.kind, "full")
     module = name.partition(".lora_")[0].rsplit(".", 1)[-1] if is_factor else where.module
-    as_matrices = matrices_of(where.owner, leaf, tuple(parameter.shape), kind)
+    as_matrices = matrices_of(where.owner, leaf, shape, kind)
     return _described(name, module, kind, source, where, as_matrices, parameter)
 
 

@@ -52,6 +52,9 @@ def _of_row(row: int, subject: Subject, inventory: Inventory, measurement: Measu
         before = measurement.start_of if subject == DISPLACEMENT else measurement.previous_of
         rank = sum(2 * adapter.b.shape[-1] for adapter in entry.adapters)
         return [Candidate(row, 8 * rank * (info.rows + info.cols), partial(_thin, entry, before), subject)]
+    if inventory.stored[row].share is not None:
+        # No rank holds the matrix.
+        return []
     if not (measurement.has_previous(row) if subject == STEP else measurement.has_start(row)):
         return []
     copies: dict[Subject, Callable[[int, int | None], Matrix | None]] = {

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from grpodyn.naming.shards import full_sizes
 from grpodyn.recording.rollouts import TESTED_TRL, reward_names
 
 _PACKAGES = (
@@ -33,14 +34,15 @@ Facts = dict[str, Any]
 def about_model(model: nn.Module) -> Facts:
     """Return name, revision, class and config of the model under all wrappers."""
     config: Any = getattr(model, "config", None)
+    sizes = list(full_sizes(model))
     base: Any = model.get_base_model() if hasattr(model, "get_base_model") else model  # type: ignore[operator]
     return {
         "name": getattr(config, "_name_or_path", None) or None,
         "revision": getattr(config, "_commit_hash", None),
         "class": f"{type(base).__module__}.{type(base).__qualname__}",
         "config": config.to_dict() if hasattr(config, "to_dict") else None,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "trainable_parameters": sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad),
+        "parameters": sum(size for _, size in sizes),
+        "trainable_parameters": sum(size for parameter, size in sizes if parameter.requires_grad),
     }
 
 

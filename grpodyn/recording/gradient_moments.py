@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from grpodyn.naming.shards import local
+
 SAMPLED = 1024
 """Elements of each tensor, all of a smaller one: means over so many are within some 5 % of those over all."""
 _SEED = 20240502
@@ -23,17 +25,21 @@ class GradientMoments:
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         self._parameters = list(parameters)
         generator = torch.Generator().manual_seed(_SEED)
-        self._taken = [_sample(parameter, generator) for parameter in self._parameters]
+        here = [local(parameter) for parameter in self._parameters]
+        self._taken = [_sample(values, generator) for values in here]
         self._sums = [torch.zeros(taken.numel(), dtype=torch.float64, device=taken.device) for taken in self._taken]
         self._squares = [torch.zeros((), dtype=torch.float64, device=taken.device) for taken in self._taken]
-        self._sizes = [parameter.numel() for parameter in self._parameters]
+        self._sizes = [values.numel() for values in here]
         self._steps = [0] * len(self._parameters)
 
     def add(self) -> None:
         """Add the gradients that are there now. A tensor without one has a window of fewer steps."""
         for i, parameter in enumerate(self._parameters):
-            gradient = parameter.grad
+            gradient = None if parameter.grad is None else local(parameter.grad)
             if gradient is None or gradient.layout != torch.strided or gradient.numel() != self._sizes[i]:
+                continue
+            if not self._sizes[i]:
+                # Another rank holds all of it.
                 continue
             values = torch.take(gradient.detach(), self._taken[i]).double()
             self._sums[i] += values

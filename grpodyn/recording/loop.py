@@ -8,10 +8,14 @@ from typing import Any
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from grpodyn.recording.follower import Follower
 from grpodyn.recording.session import Session
 
-Run = Callable[[str, Callable[[Session], None]], None]
-"""Does something with the session, inside the recorder's boundary."""
+Recording = Session | Follower
+"""What the events of training go to: the session that writes, or another rank's part in it."""
+
+Run = Callable[[str, Callable[[Recording], None]], None]
+"""Does something with the recording, inside the recorder's boundary."""
 
 
 class Loop:
@@ -54,7 +58,7 @@ class Loop:
         updated, self._told = self.done > self._told, self.done
         numbers = {key: _number(value) for key, value in metrics.items()}
 
-        def end(session: Session) -> None:
+        def end(session: Recording) -> None:
             if updated:
                 session.step_ends(self.done, stopping=False, saving=False)
             else:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from grpodyn.naming.adapters import Unmeasured
-from grpodyn.naming.inventory import Frozen, Inventory
+from grpodyn.naming.inventory import Frozen, Inventory, Stored
+from grpodyn.naming.shards import local
 from grpodyn.probe import OF_WINDOW, FloatArray, Need, TensorProbe
 from grpodyn.recording.adapter_changes import Value, changes
 from grpodyn.recording.gradient_moments import GradientMoments
@@ -49,14 +50,14 @@ class Measurement:
         self._reference = reference
         self._live: list[nn.Parameter] = [entry.parameter for entry in inventory.stored]
         self._place = {id(parameter): i for i, parameter in enumerate(self._live)}
-        self._batches = batches(self._live)
+        self._batches = batches([local(parameter) for parameter in self._live])
         self.intended = IntendedSteps(optimizer)
         self.previous = PreviousWeights(self._live, copy_limit) if needs & set(_OF_STEP) else None
         self._copied = batches(self.previous.copies) if self.previous else []
         self._forms = [_form(parameter) for parameter in self._live]
         self._moments = GradientMoments(self._live) if needs & OF_WINDOW else None
         self._base_squares: Tensor | None = None
-        self._sums = Sums(self._rows)
+        self._sums = Sums(self.rows)
         self.knows_step = False
         """Whether W_{t−1} of the last step is held."""
         self.without_gradient: list[str] = []
@@ -65,8 +66,24 @@ class Measurement:
         """Names of tensors that are no longer what they were at the start, and are not measured any more."""
 
     @property
-    def _rows(self) -> int:
+    def rows(self) -> int:
+        """Length of the tensor axis."""
         return len(self._inventory.infos)
+
+    @property
+    def split(self) -> Tensor:
+        """Which rows are split among ranks: bool, shape (rows,)."""
+        stored = [entry.share is not None for entry in self._inventory.stored]
+        return torch.tensor(stored + [False] * len(self._inventory.effective), dtype=torch.bool)
+
+    def counted(self, *, is_first: bool) -> Tensor:
+        """Return the rows that this rank's sums count for, among those of all ranks: bool, shape (rows,).
+
+        Args:
+            is_first: whether this is the rank that counts what every rank holds whole.
+        """
+        stored = [is_first if entry.share is None else self._counts(entry) for entry in self._inventory.stored]
+        return torch.tensor(stored + [is_first] * len(self._inventory.effective), dtype=torch.bool)
 
     @torch.no_grad()
     def before_step(self, needs: Iterable[Need], *, hidden: bool = False) -> None:
@@ -80,7 +97,7 @@ class Measurement:
         if self._moments is not None and not hidden:
             self._moments.add()
         self._leave_out_lost()
-        self._sums = Sums(self._rows)
+        self._sums = Sums(self.rows)
         if Need.GRADIENT in wanted:
             self._gradients()
         if Need.PREVIOUS_WEIGHT in wanted:
@@ -120,7 +137,7 @@ class Measurement:
         if Need.ELEMENTS in wanted:
             sums[Need.ELEMENTS] = self._elements
         for name in wanted - sums.keys():
-            sums[name] = torch.full((self._rows,), torch.nan, dtype=torch.float64)
+            sums[name] = torch.full((self.rows,), torch.nan, dtype=torch.float64)
         return sums
 
     @torch.no_grad()
@@ -130,7 +147,7 @@ class Measurement:
         Args:
             needs: some of `OF_DISPLACEMENT`.
         """
-        self._sums = Sums(self._rows)
+        self._sums = Sums(self.rows)
         return self._measure(set(OF_DISPLACEMENT & set(needs)))
 
     @property
@@ -216,9 +233,12 @@ class Measurement:
         sizes = [info.rows * info.cols * info.matrices for info in self._inventory.infos]
         return torch.tensor(sizes, dtype=torch.float64)
 
+    def _counts(self, entry: Stored) -> bool:
+        return entry.share is not None and entry.share.counted and local(entry.parameter).numel() > 0
+
     @property
     def _adapted(self) -> slice:
-        return slice(len(self._live), self._rows)
+        return slice(len(self._live), self.rows)
 
     def _leave_out_lost(self) -> None:
         """Stop measuring parameters whose shape, dtype or place has changed: a difference would mean nothing."""
@@ -238,7 +258,8 @@ class Measurement:
         self._sums.add(need, [piece.index for piece in batch], squared_norms(values))
 
     def _gradients(self) -> None:
-        self.without_gradient = [entry.info.name for entry in self._inventory.stored if entry.parameter.grad is None]
+        without = [entry for entry in self._inventory.stored if entry.parameter.grad is None]
+        self.without_gradient = [entry.info.name for entry in without if entry.share is None or self._counts(entry)]
         gradients = [_values(parameter.grad) for parameter in self._live]
         for batch in batches(gradients):
             pairs = [(piece, gradients[piece.index]) for piece in batch]
@@ -319,7 +340,7 @@ class Measurement:
     def _bases(self) -> Tensor:
         """Return ‖W_0‖_F² of every row, read once."""
         if self._base_squares is None:
-            sums = Sums(self._rows)
+            sums = Sums(self.rows)
             for batch in self._batches:
                 known = [piece for piece in batch if self._reference.tensors[piece.index] is not None]
                 starts = [self._reference.piece(piece, self._live[piece.index]) for piece in known]
@@ -329,7 +350,7 @@ class Measurement:
                 values = entry.base_values()
                 if values is not None:
                     sums.add(Need.BASE_WEIGHT, [len(self._live) + place], squared_norms([values]))
-            nowhere = torch.full((self._rows,), torch.nan, dtype=torch.float64)
+            nowhere = torch.full((self.rows,), torch.nan, dtype=torch.float64)
             self._base_squares = sums.collect().get(Need.BASE_WEIGHT, nowhere)
         return self._base_squares
 
@@ -339,7 +360,8 @@ def _form(parameter: Tensor) -> tuple[object, ...]:
 
 
 def _values(gradient: Tensor | None) -> Tensor | None:
-    """Return what a norm is taken of: all of a gradient, or the values that a sparse one stores."""
+    """Return what a norm is taken of: all of a gradient that is here, or the values that a sparse one stores."""
+    gradient = None if gradient is None else local(gradient)
     return gradient.coalesce().values() if gradient is not None and gradient.is_sparse else gradient
 
 

@@ -55,6 +55,10 @@ def left_out(
         why = "they are never formed as dense matrices; their factors have changed fractions of their own"
         out.append(Unmeasured(f"changed fractions of {len(inventory.effective)} effective updates", why))
     matrices = [i for i, entry in enumerate(inventory.stored) if plan.has_spectrum(entry.info)]
+    split = sum(inventory.stored[i].share is not None for i in matrices)
+    if split:
+        why = "their matrices are sharded, and no rank holds one whole"
+        out.append(Unmeasured(f"spectra of {split} tensors", why))
     sampled = sum(not measurement.has_previous(i) for i in matrices)
     if sampled and STEP in plan.subjects():
         why = "only sampled rows of the weights before a step fit into record.copy_limit; raise it"
@@ -97,7 +101,8 @@ def left_out(
 def manifest_fields(start: Start, inventory: Inventory, reference: Reference, *, resumed: bool) -> dict[str, Any]:
     """Return the manifest's fields about model, trainer, data and machine. A resumed run keeps its first W_0."""
     device = next((entry.parameter.device for entry in inventory.stored), torch.device("cpu"))
-    sharded = any("sharded" in entry.why for entry in inventory.unmeasured)
+    sharded = any(entry.share is not None for entry in inventory.stored)
+    sharded = sharded or any("sharded" in entry.why for entry in inventory.unmeasured)
     fields = {
         "model": facts.about_model(start.model),
         "trainer": facts.about_trainer(start.trainer, start.args),

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from grpodyn.naming.shards import local
+
 _PIECE = 1 << 19
 """Elements read at a time: a difference of that size stays near the cache."""
 
@@ -23,8 +25,9 @@ class Piece:
     """None where the piece is the whole tensor."""
 
     def of(self, tensor: Tensor) -> Tensor:
-        """Return these rows of a tensor."""
-        return tensor.detach() if self.stop is None else tensor.detach()[self.start : self.stop]
+        """Return these rows of a tensor, or of the part of it that this rank holds."""
+        values = local(tensor).detach()
+        return values if self.stop is None else values[self.start : self.stop]
 
 
 Batch = list[Piece]

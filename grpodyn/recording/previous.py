@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from grpodyn.naming.shards import local
+
 _SEED = 20240501
 """Which rows are sampled is fixed, so that two runs of one model compare."""
 
@@ -25,12 +27,13 @@ class PreviousWeights:
     def __init__(self, tensors: Sequence[Tensor], limit: int) -> None:
         # Not detached: a detached tensor would stay with the old values when a parameter is given other storage.
         self._tensors = list(tensors)
-        self._rows = _sampled_rows(self._tensors, limit)
+        here = [local(tensor) for tensor in self._tensors]
+        self._rows = _sampled_rows(here, limit)
         self.copies = [
             torch.empty_like(tensor)
             if rows is None
             else torch.empty((len(rows), *tensor.shape[1:]), dtype=tensor.dtype, device=tensor.device)
-            for tensor, rows in zip(self._tensors, self._rows, strict=True)
+            for tensor, rows in zip(here, self._rows, strict=True)
         ]
         """Weights before the step; of sampled tensors, the sampled rows."""
         self._whole = [i for i, rows in enumerate(self._rows) if rows is None]
@@ -45,29 +48,29 @@ class PreviousWeights:
     def take(self) -> None:
         """Copy the live weights."""
         if self._whole:
-            torch._foreach_copy_([self.copies[i] for i in self._whole], [self._tensors[i] for i in self._whole])
+            torch._foreach_copy_([self.copies[i] for i in self._whole], [local(self._tensors[i]) for i in self._whole])
         for tensor, rows, copy in zip(self._tensors, self._rows, self.copies, strict=True):
             if rows is not None and len(rows):
-                torch.index_select(tensor, 0, rows, out=copy)
+                torch.index_select(local(tensor), 0, rows, out=copy)
 
     def is_sampled(self, index: int) -> bool:
         """Return whether only some rows of a tensor are known."""
         return self._rows[index] is not None
 
     def matching(self, index: int, tensor: Tensor) -> Tensor:
-        """Return the rows of `tensor` (shaped like the weight) that the copy of weight `index` holds."""
-        rows = self._rows[index]
-        return tensor if rows is None else tensor.index_select(0, rows)
+        """Return the rows of `tensor` (shaped and split like the weight) that the copy of weight `index` holds."""
+        rows, values = self._rows[index], local(tensor)
+        return values if rows is None else values.index_select(0, rows)
 
     def scale(self, index: int) -> float:
         """Return what a sum over the copy is multiplied by to estimate the sum over the tensor; 1 if it is whole."""
         rows = self._rows[index]
-        return 1.0 if rows is None else self._tensors[index].shape[0] / len(rows)
+        return 1.0 if rows is None else local(self._tensors[index]).shape[0] / len(rows)
 
     def method(self, index: int) -> str:
         """Return how weight `index` is known, for the manifest."""
         rows = self._rows[index]
-        return "copy" if rows is None else f"{len(rows)} sampled of {self._tensors[index].shape[0]} rows"
+        return "copy" if rows is None else f"{len(rows)} sampled of {local(self._tensors[index]).shape[0]} rows"
 
 
 def _sampled_rows(tensors: list[Tensor], limit: int) -> list[Tensor | None]:

@@ -20,10 +20,13 @@ from torch.optim import Optimizer
 from transformers import TrainerCallback
 
 from grpodyn.config.record import RecordConfig
+from grpodyn.naming.shards import shares
 from grpodyn.recording.boundary import Boundary
 from grpodyn.recording.cost import RecorderCost
-from grpodyn.recording.loop import Loop
+from grpodyn.recording.follower import Follower
+from grpodyn.recording.loop import Loop, Recording
 from grpodyn.recording.opening import Start
+from grpodyn.recording.ranks import Ranks, join
 from grpodyn.recording.session import Session
 from grpodyn.recording.threads import one_thread
 from grpodyn.trace.manifest import RunStatus
@@ -72,7 +75,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self._append = append
         self._save_model = save_model
         self._manifest = dict(manifest or {})
-        self._session: Session | None = None
+        self._session: Recording | None = None
         self._loop: Loop | None = None
         self._begun = False
         self._boundary = Boundary(self._refuse)
@@ -128,7 +131,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
             self._run("optimizer", lambda session: session.change_optimizer(optimizer))
         else:
             self._close("finished", final=True)
-            if not self._may_start(is_first_rank()):
+            if not self._may_start(is_first_rank(), model):
                 return self
             start = Start(model, None, optimizer, None, start_step, max_steps, self._append)
             self._boundary.run("start of recording", self._begin, start)
@@ -157,7 +160,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         """Start recording: take the inventory, find W_0, open the trace."""
         # Training that starts again (a batch size was too large) leaves its last try behind.
         self._close("failed", final=False)
-        if self._may_start(state.is_world_process_zero):
+        if self._may_start(state.is_world_process_zero, kwargs["model"]):
             last = int(state.max_steps) if state.max_steps and state.max_steps > 0 else None
             trainer, step = find_trainer(self), int(state.global_step)
             start = Start(kwargs["model"], trainer, kwargs["optimizer"], args, step, last, self._append)
@@ -209,14 +212,14 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         """End the recording, and save the model if asked."""
         if self._session is None:
             return
-        if self._save_model:
+        if self._save_model and self._begun:
             self._boundary.run("model", self._save, kwargs["model"], kwargs.get("processing_class"))
         early = state.global_step < state.max_steps
         # The best checkpoint, loaded at the end, is not the last step.
         final = not (args.load_best_model_at_end and state.best_model_checkpoint)
         self._close("stopped_early" if early else "finished", final=final)
 
-    def _may_start(self, is_first: bool) -> bool:
+    def _may_start(self, is_first: bool, model: nn.Module) -> bool:
         if is_first:
             _let_log_be_seen()
         if disabled():
@@ -225,14 +228,31 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
             return False
         if is_first:
             self.cost, self.refused = RecorderCost(), None
-        return is_first
+        return is_first or bool(shares(model))
 
     def _begin(self, start: Start) -> None:
         with self.cost.foreground(), one_thread():
-            self._session = Session(self._asked_for, self._config, start, self.cost, self._manifest)
-        self.run_dir, self._begun = self._session.run_dir, True
+            ranks = join(start.model)
+            recording: Recording | None = None
+            try:
+                if ranks is None or ranks.rank == 0:
+                    recording = self._lead(start, ranks)
+                else:
+                    recording = Follower(self._config, start, ranks)
+            finally:
+                if ranks is not None:
+                    ranks.confirm(None if recording is None else recording.names)
+        if isinstance(recording, Session) or (ranks is not None and ranks.failed is None):
+            self._session = recording
 
-    def _run(self, where: str, action: Callable[[Session], None]) -> None:
+    def _lead(self, start: Start, ranks: Ranks | None) -> Session | None:
+        if not is_first_rank():
+            return None
+        session = Session(self._asked_for, self._config, start, self.cost, self._manifest, ranks)
+        self.run_dir, self._begun = session.run_dir, True
+        return session
+
+    def _run(self, where: str, action: Callable[[Recording], None]) -> None:
         session = self._session
         if session is not None:
             with self.cost.foreground(), one_thread():
@@ -247,7 +267,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
             with self.cost.foreground(), one_thread():
                 session.boundary.run("end of recording", session.close, status, final=final)
                 # Whatever failed above, the trace is closed.
-                session.boundary.run("end of recording", session.writer.close, status)
+                if session.writer is not None:
+                    session.boundary.run("end of recording", session.writer.close, status)
 
     def _save(self, model: nn.Module, tokenizer: Any) -> None:
         unwrapped: Any = model

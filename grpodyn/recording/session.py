@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ from grpodyn.recording.notes import Notes
 from grpodyn.recording.opening import Start, announcement, left_out, manifest_fields, recorder_facts
 from grpodyn.recording.optimizers import IntendedSteps
 from grpodyn.recording.plan import Plan, map_layers
-from grpodyn.recording.reference import Reference, digests, establish, reopen
+from grpodyn.recording.ranks import Ranks
+from grpodyn.recording.reference import Reference, copy_shares, digests, establish, lost_shares, reopen
 from grpodyn.recording.rollouts import RolloutHooks, Rollouts, reward_names
 from grpodyn.recording.spectral_rows import SpectralRows
 from grpodyn.trace.manifest import Manifest, RunStatus
@@ -56,6 +57,7 @@ class Session:
         start: what training begins with.
         cost: counts what recording costs.
         extra: more fields of the manifest.
+        ranks: the ranks among which the model is split, if it is: the others follow this one.
 
     Raises:
         NameCollisionError: two parameters have one canonical name.
@@ -63,8 +65,15 @@ class Session:
     """
 
     def __init__(
-        self, run_dir: Path, config: RecordConfig, start: Start, cost: RecorderCost, extra: Mapping[str, Any]
+        self,
+        run_dir: Path,
+        config: RecordConfig,
+        start: Start,
+        cost: RecorderCost,
+        extra: Mapping[str, Any],
+        ranks: Ranks | None = None,
     ) -> None:
+        self._ranks = ranks
         self._cost = cost
         self._step = start.step
         """The step that runs."""
@@ -84,7 +93,9 @@ class Session:
         self._known = {id(parameter) for parameter in start.model.parameters() if parameter.requires_grad}
         self._strangers = 0
         """Trained parameters that are not known, as far as noted."""
-        self._inventory = select(take_inventory(start.model), config.only, config.skip)
+        self._inventory = select(take_inventory(start.model, ranks.shares if ranks else None), config.only, config.skip)
+        self.names = [info.name for info in self._inventory.infos]
+        """Entries of the tensor axis."""
         self._layers = map_layers(self._inventory)
         self.writer, self._resumed = open_writer(run_dir, Manifest().updated(**extra), start.step, append=start.append)
         self._notes = Notes(self.writer, self._inventory)
@@ -146,6 +157,10 @@ class Session:
         follows = bool(getattr(start.args, "sync_ref_model", False))
         other = None if follows else getattr(start.trainer, "ref_model", None)
         stored = self._inventory.stored
+        if self._ranks is not None:
+            if self._resumed:
+                return lost_shares(stored, self.writer.manifest.reference)
+            return copy_shares(stored, config.base_limit, self._ranks.size, start_step=start.step)
         if self._resumed:
             return reopen(stored, other, self.run_dir, self.writer.manifest.reference)
         model_config = getattr(start.model, "config", None)
@@ -214,9 +229,10 @@ class Session:
         self._in_step, self._done = False, step
         if Need.INTENDED_STEP in self._needs and self._measurement.intended.was_skipped:
             self._notes.once(step, "optimizer step skipped", "gradients overflowed under mixed precision")
-        sums = self._measurement.after_step(self._needs)
+        sums = self._measured(self._measurement.after_step, self._needs)
         self._notes.lost_tensors(step, self._measurement.lost)
-        self._notes.not_finite(step, sums, self._measurement.measured)
+        if self._ranks is None or not (self._ranks.missing or self._ranks.failed):
+            self._notes.not_finite(step, sums, self._measurement.measured)
         self._held = _Held(step)
         self._compute(self._held, self._plan.tensor_probes_at(step), sums)
         self._add_activations(self._held, self._plan.activation_probes_at(step))
@@ -279,7 +295,9 @@ class Session:
         self._hooks.remove()
         self._cost.step_ends()
         if final and not self._in_step and self._done:
-            self.boundary.run("last displacement", self._complete_held)
+            # Ranks that were interrupted do not meet again.
+            if self._ranks is None or status == "finished":
+                self.boundary.run("last displacement", self._complete_held)
             self.boundary.run("last spectra", self._spectra.finish, self._done)
         self._release()
         self._spectra.close()
@@ -290,6 +308,20 @@ class Session:
         self._tell_if_stopped()
 
     # What they do.
+
+    def _measured(
+        self, measure: Callable[[Iterable[Need]], dict[Need, Tensor]], needs: frozenset[Need]
+    ) -> dict[Need, Tensor]:
+        """Return the sums of this rank, or of all ranks among which the model is split."""
+        if self._ranks is None:
+            return measure(needs)
+        sums = self._ranks.measured(self.boundary, self._measurement, measure, needs)
+        if self._ranks.failed is not None:
+            self._notes.once(self._step, "sharded parameters not measured", f"{self._ranks.failed}; recorded as nan")
+        elif self._ranks.missing:
+            why = f"it failed on ranks {self._ranks.missing}, whose logs say why; recorded as nan"
+            self._notes.once(self._step, "measurement failed on a rank", why)
+        return sums
 
     def _compute(self, held: _Held, probes: Mapping[str, TensorProbe], sums: dict[Need, Tensor]) -> None:
         for name, probe in probes.items():
@@ -312,6 +344,7 @@ class Session:
     def _complete_held(self) -> None:
         """Add the displacement to the held rows, if it was not due at their step."""
         held = self._held
+        everything = self._measured(self._measurement.displacement, OF_DISPLACEMENT) if self._ranks else None
         if held is None:
             return
         present = {name for values in held.rows.values() for name in values}
@@ -319,7 +352,7 @@ class Session:
         left = {name: probe for name, probe in probes if name not in present and probe.needs <= OF_DISPLACEMENT}
         if left:
             needs = frozenset().union(*(probe.needs for probe in left.values()))
-            self._compute(held, left, self._measurement.displacement(needs))
+            self._compute(held, left, everything or self._measurement.displacement(needs))
 
         unseen = {name: probe for name, probe in self._plan.activation_probes.items() if name not in present}
         self._add_activations(held, unseen)

@@ -1,0 +1,134 @@
+"""A plain training loop on one or several ranks, recorded: what the tests of this folder run under torchrun.
+
+Arguments: a folder, and ways of training. Each way records into `<folder>/<way>` and saves every rank's weights beside.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from grpodyn import Recorder
+from grpodyn.config.record import RecordConfig
+from grpodyn.recording import measurement, ranks
+
+STEPS = 3
+SENTENCES = 12
+"""Divisible by every number of ranks, so that the mean over ranks is the mean over sentences."""
+
+
+def build() -> Any:
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=22,
+        n_positions=8,
+        n_embd=16,
+        # Two ranks and three divide few sides evenly: shards are padded. No tensor is so large that it is sampled.
+        n_inner=31,
+        n_layer=2,
+        n_head=2,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+    )
+    # Float64 all through, loss and norms too: how the ranks' gradients are added makes no difference that matters.
+    return GPT2LMHeadModel(config).double()
+
+
+def spread(model: Any, way: str) -> Any:
+    """Return the model as a way of training spreads it, having made sure that it does."""
+    world = dist.get_world_size() if dist.is_initialized() else 1
+    if way.startswith("one"):
+        assert world == 1
+        return model
+    assert world == int(os.environ["WORLD_SIZE"]) > 1
+    if way.startswith("ddp"):
+        return DistributedDataParallel(model)
+    if way.startswith("fsdp1"):
+        wrapped = FullyShardedDataParallel(model, use_orig_params=True, device_id=torch.device("cpu"))
+        assert all(p.dim() == 1 for p in wrapped.parameters())
+        return wrapped
+    shape, names = ((2, world // 2), ("repeated", "split")) if way.startswith("hybrid") else ((world,), ("split",))
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
+    for block in model.transformer.h:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    assert all(isinstance(p, DTensor) for p in model.parameters())
+    return model
+
+
+class Broken:
+    """Makes one rank's measurement of gradients raise at one step."""
+
+    def __init__(self, step: int) -> None:
+        self.calls = 0
+        self.step = step
+        self.original = measurement.Measurement._gradients
+        measurement.Measurement._gradients = self  # type: ignore[method-assign, assignment]
+
+    def __get__(self, owner: Any, kind: Any) -> Any:
+        return lambda: self(owner)
+
+    def __call__(self, owner: Any) -> None:
+        self.calls += 1
+        if self.calls == self.step:
+            raise RuntimeError("this rank fails on purpose")
+        self.original(owner)
+
+
+def train(folder: Path, way: str) -> None:
+    """Train, and record unless the way is `…-plain`."""
+    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    sentences = torch.randint(22, (SENTENCES, 8), generator=torch.Generator().manual_seed(1))
+    model = spread(build(), way)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1)
+    recorder = None
+    if way.endswith("-alone"):
+        ranks.PATIENCE = timedelta(seconds=2)
+    if not way.endswith("-plain") and not (way.endswith("-alone") and rank > 0):
+        recorder = Recorder(folder / way / f"rank{rank}", RecordConfig(preset="full"))
+        recorder.attach(model, optimizer, max_steps=STEPS)
+    broken = Broken(2) if way.endswith("-broken") and rank == 1 else None
+    for _ in range(STEPS):
+        mine = sentences.chunk(world)[rank]
+        logits = model(input_ids=mine).logits
+        loss = cross_entropy(logits[:, :-1].flatten(0, 1), mine[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if recorder is not None:
+            recorder.step({"loss": loss})
+    if recorder is not None:
+        recorder.close()
+    if broken is not None:
+        assert broken.calls == STEPS
+        measurement.Measurement._gradients = broken.original  # type: ignore[method-assign]
+    held = [p.to_local() if isinstance(p, DTensor) else p for p in model.parameters()]
+    torch.save([p.detach() for p in held], folder / f"{way}-rank{rank}.pt")
+
+
+def main() -> None:
+    folder, ways = Path(sys.argv[1]), sys.argv[2:]
+    torch.set_num_threads(1)
+    if "WORLD_SIZE" in os.environ:
+        dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    for way in ways:
+        train(folder, way)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
