@@ -131,7 +131,11 @@ def join(model: nn.Module) -> Ranks | None:
     if not split or not distributed.is_gloo_available():
         return None
     # Not every build of torch has these.
-    from torch.distributed.distributed_c10d import PrefixStore, ProcessGroupGloo, _get_default_store
+    from torch.distributed.distributed_c10d import (  # noqa: PLC0415  # see above
+        PrefixStore,
+        ProcessGroupGloo,
+        _get_default_store,
+    )
 
     rank, size = distributed.get_rank(), distributed.get_world_size()
     store = PrefixStore(f"grpodyn/{next(_STARTS)}", _get_default_store())

@@ -73,7 +73,7 @@ def check_complete(folder: Path, way: str, alone) -> None:
 
 
 def test_shards_of_two_ranks(tmp_path: Path, alone):
-    run(tmp_path, 2, "fsdp2", "fsdp2-plain", "fsdp2-broken")
+    run(tmp_path, 2, "fsdp2", "fsdp2-plain", "fsdp2-before")
     check_complete(tmp_path, "fsdp2", alone)
     check_same_weights(tmp_path, 2, "fsdp2", "fsdp2-plain")
     recorded = open_run(tmp_path / "fsdp2" / "rank0")
@@ -85,7 +85,7 @@ def test_shards_of_two_ranks(tmp_path: Path, alone):
     assert "effective_rank" not in recorded.spectra
 
     # One rank raises at step 2: what it should have measured is nan, all else is there, and nobody waits.
-    broken = open_run(tmp_path / "fsdp2-broken" / "rank0")
+    broken = open_run(tmp_path / "fsdp2-before" / "rank0")
     assert broken.status == "finished"
     check_equal(broken, alone, rows=[0])
     assert np.isnan(broken.tensors["grad_norm"].values[1]).any()
@@ -93,8 +93,24 @@ def test_shards_of_two_ranks(tmp_path: Path, alone):
     np.testing.assert_allclose(
         broken.tensors["delta_norm"].values, alone.tensors["delta_norm"].values, rtol=1e-5, atol=1e-10
     )
-    check_only_first_rank_wrote(tmp_path, "fsdp2-broken")
-    check_same_weights(tmp_path, 2, "fsdp2-broken", "fsdp2-plain")
+    check_only_first_rank_wrote(tmp_path, "fsdp2-before")
+    check_same_weights(tmp_path, 2, "fsdp2-before", "fsdp2-plain")
+
+
+@pytest.mark.slow
+def test_a_failure_on_any_rank_is_nan_and_nobody_waits(tmp_path: Path, alone):
+    run(tmp_path, 2, "fsdp2-after", "fsdp2-probe")
+    for way, probe, event in (
+        ("fsdp2-after", "delta_norm", "measurement failed on a rank"),
+        ("fsdp2-probe", "grad_norm", "fault in grad_norm"),
+    ):
+        recorded = open_run(tmp_path / way / "rank0")
+        assert [(e["step"], e["what"]) for e in recorded.events if e["what"] == event] == [(2, event)]
+        assert recorded.status == "finished"
+        assert np.isnan(recorded.tensors[probe].values[1]).any()
+        check_equal(recorded, alone, rows=[0])
+        np.testing.assert_allclose(recorded.tensors[probe].values[2], alone.tensors[probe].values[2], rtol=1e-5)
+        check_only_first_rank_wrote(tmp_path, way)
 
 
 @pytest.mark.slow

@@ -5,8 +5,11 @@ Arguments: a folder, and ways of training. Each way records into `<folder>/<way>
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,9 +23,10 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from grpodyn import Recorder
+from grpodyn import Recorder, registry
 from grpodyn.config.record import RecordConfig
-from grpodyn.recording import measurement, ranks
+from grpodyn.recording import ranks
+from grpodyn.recording.measurement import Measurement
 
 STEPS = 3
 SENTENCES = 12
@@ -69,23 +73,34 @@ def spread(model: Any, way: str) -> Any:
     return model
 
 
-class Broken:
-    """Makes one rank's measurement of gradients raise at one step."""
+@contextmanager
+def failing(kind: type, method: str, step: int) -> Iterator[None]:
+    """Make a method raise the `step`-th time that it is called, and see that it is called at all."""
+    original, calls = getattr(kind, method), itertools.count(1)
 
-    def __init__(self, step: int) -> None:
-        self.calls = 0
-        self.step = step
-        self.original = measurement.Measurement._gradients
-        measurement.Measurement._gradients = self  # type: ignore[method-assign, assignment]
-
-    def __get__(self, owner: Any, kind: Any) -> Any:
-        return lambda: self(owner)
-
-    def __call__(self, owner: Any) -> None:
-        self.calls += 1
-        if self.calls == self.step:
+    def fail(*arguments: Any) -> Any:
+        if next(calls) == step:
             raise RuntimeError("this rank fails on purpose")
-        self.original(owner)
+        return original(*arguments)
+
+    setattr(kind, method, fail)
+    try:
+        yield
+    finally:
+        setattr(kind, method, original)
+    assert next(calls) > step
+
+
+def failure(way: str, rank: int) -> AbstractContextManager[None]:
+    """Return what goes wrong on a rank, by the end of the way's name."""
+    if way.endswith("-before") and rank == 1:
+        return failing(Measurement, "_gradients", 2)
+    if way.endswith("-after") and rank == 1:
+        return failing(Measurement, "_deltas", 2)
+    if way.endswith("-probe") and rank == 0:
+        # A probe adds and computes on the first rank alone.
+        return failing(type(registry.probe("grad_norm")), "compute", 2)
+    return nullcontext()
 
 
 def train(folder: Path, way: str) -> None:
@@ -100,21 +115,18 @@ def train(folder: Path, way: str) -> None:
     if not way.endswith("-plain") and not (way.endswith("-alone") and rank > 0):
         recorder = Recorder(folder / way / f"rank{rank}", RecordConfig(preset="full"))
         recorder.attach(model, optimizer, max_steps=STEPS)
-    broken = Broken(2) if way.endswith("-broken") and rank == 1 else None
-    for _ in range(STEPS):
-        mine = sentences.chunk(world)[rank]
-        logits = model(input_ids=mine).logits
-        loss = cross_entropy(logits[:, :-1].flatten(0, 1), mine[:, 1:].flatten())
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    with failure(way, rank):
+        for _ in range(STEPS):
+            mine = sentences.chunk(world)[rank]
+            logits = model(input_ids=mine).logits
+            loss = cross_entropy(logits[:, :-1].flatten(0, 1), mine[:, 1:].flatten())
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            if recorder is not None:
+                recorder.step({"loss": loss})
         if recorder is not None:
-            recorder.step({"loss": loss})
-    if recorder is not None:
-        recorder.close()
-    if broken is not None:
-        assert broken.calls == STEPS
-        measurement.Measurement._gradients = broken.original  # type: ignore[method-assign]
+            recorder.close()
     held = [p.to_local() if isinstance(p, DTensor) else p for p in model.parameters()]
     torch.save([p.detach() for p in held], folder / f"{way}-rank{rank}.pt")
 
