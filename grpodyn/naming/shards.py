@@ -48,7 +48,8 @@ def full_sizes(model: nn.Module) -> Iterator[tuple[nn.Parameter, int]]:
 
 def _of_dtensors(model: nn.Module) -> Iterator[tuple[int, Share]]:
     for parameter in model.parameters():
-        if not (hasattr(parameter, "device_mesh") and hasattr(parameter, "to_local")):
+        is_split = hasattr(parameter, "device_mesh") and hasattr(parameter, "to_local")
+        if not is_split or parameter.is_meta or parameter.is_complex():
             continue
         split: Any = parameter
         mesh, placements = split.device_mesh, split.placements
