@@ -202,10 +202,12 @@ def _comparable(runs: Sequence[Run], compared: Sequence[ComparedRun]) -> tuple[b
 
 
 def _bases(runs: Sequence[Run]) -> list[Any]:
-    hashes = [run.manifest.reference.get("sha256") for run in runs]
-    if all(hashes):
+    references = [run.manifest.reference for run in runs]
+    hashes = [reference.get("sha256") for reference in references]
+    # Digests of the model's own checkpoint tell bases apart. What a run saved itself does not: of a LoRA run it is the
+    # adapter's start. The name is common to a LoRA run and a full run of one base.
+    if all(hashes) and all(reference.get("source") == "checkpoint" for reference in references):
         return hashes
-    # A LoRA run and a full run of one base may know W_0 from different places; the name is common to both.
     return [_none_if_all_missing(run.manifest.model.get("name"), run.manifest.model.get("revision")) for run in runs]
 
 

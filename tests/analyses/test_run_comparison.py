@@ -8,7 +8,7 @@ import pytest
 from grpodyn import registry
 
 MODEL = {"name": "tiny", "revision": None}
-REFERENCE = {"sha256": "aa"}
+REFERENCE = {"source": "checkpoint", "sha256": {"model.safetensors": "aa"}}
 DATASET = {"name": "arithmetic_format", "split": "train", "fingerprint": "f"}
 
 
@@ -87,10 +87,15 @@ def test_without_configs_the_trainers_arguments_are_compared(trained) -> None:
     assert [(d.key, d.values) for d in result.differences] == [("grpo.learning_rate", (1e-6, 1e-5))]
 
 
+def test_the_saved_start_of_an_adapter_is_no_other_base(trained) -> None:
+    adapter = {"source": "base", "sha256": {"start.safetensors": "cc"}}
+    assert compare(trained(), trained("lora", reference=adapter)).same_base
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"reference": {"sha256": "bb"}}, "do not share one base"),
+        ({"reference": {"source": "checkpoint", "sha256": {"model.safetensors": "bb"}}}, "do not share one base"),
         ({"dataset": {"name": "other"}}, "do not share one task"),
         ({"base": 0.2}, "bases' accuracies differ by 0.150"),
     ],
