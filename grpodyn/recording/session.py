@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -274,7 +275,11 @@ class Session:
 
     def log(self, step: int, scalars: Mapping[str, Any], *, saving: bool) -> None:
         """Record the scalars that the trainer logs, under its own keys, and what recording cost since the last log."""
-        numbers = {key: value for key, value in scalars.items() if value is None or isinstance(value, int | float)}
+        numbers = {
+            key: value if value is None else float(value)
+            for key, value in scalars.items()
+            if value is None or isinstance(value, Real)
+        }
         seconds, step_seconds = self._cost.since_last_row()
         self.writer.add_row("metrics", step, {**numbers, "recorder_seconds": seconds, "step_seconds": step_seconds})
         if saving:
@@ -282,7 +287,7 @@ class Session:
 
     def evaluation(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Record the results of an evaluation."""
-        numbers = {key: float(value) for key, value in metrics.items() if isinstance(value, int | float)}
+        numbers = {key: float(value) for key, value in metrics.items() if isinstance(value, Real)}
         self.writer.add_row("evaluations", step, numbers)
 
     def close(self, status: RunStatus, *, final: bool = True) -> None:
