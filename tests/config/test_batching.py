@@ -70,8 +70,12 @@ def test_the_values_it_suggests_do_fit(per_device: int, accumulation: int, group
     try:
         batch_plan(grpo)
     except ConfigError as error:
+        assert per_device * accumulation % group != 0
         advised = int(str(error).rpartition("per_device_train_batch_size ")[2])
         batch_plan(grpo | {"per_device_train_batch_size": advised})
+        assert advised * accumulation % group == 0
+    else:
+        assert per_device * accumulation % group == 0
 
 
 def test_steps_of_a_run() -> None:
