@@ -1,0 +1,1 @@
+"""Arms trained against each other over seeds at equal budgets (rung 3)."""

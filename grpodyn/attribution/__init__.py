@@ -1,0 +1,1 @@
+"""Which parts of a model hold a run's change: patches, truncation, verdicts (rung 2)."""

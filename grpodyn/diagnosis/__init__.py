@@ -1,0 +1,1 @@
+"""Findings: what goes wrong in a run, told from its record."""

@@ -1,0 +1,1 @@
+"""Trajectory models, their noise and their selection: where a run ends and when to stop."""

@@ -1,0 +1,1 @@
+"""Outcomes of groups of completions, and what another group size would have seen."""

@@ -1,0 +1,1 @@
+"""Other people's logs and checkpoints as run directories."""

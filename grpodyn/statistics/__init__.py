@@ -1,0 +1,1 @@
+"""Intervals, paired tests and power: what a difference between runs is worth."""
