@@ -153,9 +153,7 @@ def _share(shape: str, time: Floats, constant: float, rng: np.random.Generator) 
     return 1 - np.exp(-time / constant)
 
 
-def _observe(
-    mean: Floats, rho: float, *, resampled: bool, rng: np.random.Generator
-) -> tuple[Floats, int | None, str]:
+def _observe(mean: Floats, rho: float, *, resampled: bool, rng: np.random.Generator) -> tuple[Floats, int | None, str]:
     """Return the reward of each step, the completions behind it where known, and the kind of noise."""
     if not resampled and rho == 0.0:
         samples = int(rng.choice(SAMPLES))
@@ -177,12 +175,15 @@ def public_residuals() -> Floats:
 
 
 def _residuals() -> list[Floats]:
-    found = []
     lines = (TRACES / "arithmetic_lora_100.metrics.jsonl").read_text().splitlines()
-    # After the rise of the first steps it stays at its ceiling.
-    found.append(np.array([json.loads(line)["env/all/reward/total"] for line in lines])[6:])
-    for name in ("gsm8k_llama8b_flat.json", "gsm8k_qwen3_8b_flat.json"):
-        found.append(np.array(json.loads((TRACES / name).read_text())["reward_trace"]))
-    text = (TRACES / "tool_calls_100_rising.log").read_text()
-    found.append(np.array([float(value) for value in re.findall(r"reward=([\d.]+)", text)]))
-    return found
+    log = (TRACES / "tool_calls_100_rising.log").read_text()
+    flat = [
+        json.loads((TRACES / name).read_text())["reward_trace"]
+        for name in ("gsm8k_llama8b_flat.json", "gsm8k_qwen3_8b_flat.json")
+    ]
+    return [
+        # After the rise of the first steps it stays at its ceiling.
+        np.array([json.loads(line)["env/all/reward/total"] for line in lines])[6:],
+        *(np.array(trace) for trace in flat),
+        np.array([float(value) for value in re.findall(r"reward=([\d.]+)", log)]),
+    ]
