@@ -10,10 +10,10 @@ import torch
 from grpodyn.naming.inventory import Effective, Inventory
 from grpodyn.probe import Need
 from grpodyn.recording.adapter_changes import Value, change
-from grpodyn.recording.measurement import Measurement
 from grpodyn.recording.plan import Plan
 from grpodyn.recording.spectra_worker import Matrix, Weights
 from grpodyn.recording.sweeps import Candidate, Subject
+from grpodyn.recording.tracked import Tracked
 from grpodyn.spectra.lowrank import LowRank
 from grpodyn.trace.schema import TensorInfo
 
@@ -23,7 +23,7 @@ WEIGHTS: Subject = frozenset({Need.BASE_WEIGHT, Need.DELTA})
 """W_0 and W_t themselves."""
 
 
-def candidates(plan: Plan, inventory: Inventory, measurement: Measurement) -> list[Candidate]:
+def candidates(plan: Plan, inventory: Inventory, tracked: Tracked) -> list[Candidate]:
     """Return every matrix of a sweep in the order of the tensor axis; what belongs to one tensor is taken together."""
     subjects = sorted(plan.subjects(), key=sorted)
     rows = [row for row, info in enumerate(inventory.infos) if plan.has_spectrum(info)]
@@ -32,7 +32,7 @@ def candidates(plan: Plan, inventory: Inventory, measurement: Measurement) -> li
         for row in rows
         for subject in subjects
         if subject != WEIGHTS or has_vectors(plan, inventory.infos[row])
-        for candidate in _of_row(row, subject, inventory, measurement)
+        for candidate in _of_row(row, subject, inventory, tracked)
     ]
 
 
@@ -41,26 +41,26 @@ def has_vectors(plan: Plan, info: TensorInfo) -> bool:
     return min(info.rows, info.cols) <= plan.config.decomposition_limit
 
 
-def _of_row(row: int, subject: Subject, inventory: Inventory, measurement: Measurement) -> list[Candidate]:
+def _of_row(row: int, subject: Subject, inventory: Inventory, tracked: Tracked) -> list[Candidate]:
     info = inventory.infos[row]
     stored = len(inventory.stored)
     if row >= stored:
         entry = inventory.effective[row - stored]
         if subject == WEIGHTS:
             size = 8 * info.rows * info.cols
-            return [Candidate(row, size, partial(_adapted, entry, measurement.start_of), subject)]
-        before = measurement.start_of if subject == DISPLACEMENT else measurement.previous_of
+            return [Candidate(row, size, partial(_adapted, entry, tracked.start_of), subject)]
+        before = tracked.start_of if subject == DISPLACEMENT else tracked.previous_of
         rank = sum(2 * adapter.b.shape[-1] for adapter in entry.adapters)
         return [Candidate(row, 8 * rank * (info.rows + info.cols), partial(_thin, entry, before), subject)]
     if inventory.stored[row].share is not None:
         # No rank holds the matrix.
         return []
-    if not (measurement.has_previous(row) if subject == STEP else measurement.has_start(row)):
+    if not (tracked.has_previous(row) if subject == STEP else tracked.has_start(row)):
         return []
     copies: dict[Subject, Callable[[int, int | None], Matrix | None]] = {
-        DISPLACEMENT: measurement.delta_of,
-        STEP: measurement.step_of,
-        WEIGHTS: measurement.weights_of,
+        DISPLACEMENT: tracked.delta_of,
+        STEP: tracked.step_of,
+        WEIGHTS: tracked.weights_of,
     }
     size = info.rows * info.cols * (8 if info.dtype == "float64" else 4) * (2 if subject == WEIGHTS else 1)
     # Each expert of a stack is copied by itself: a stack may be larger than every limit.

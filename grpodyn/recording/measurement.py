@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from grpodyn.naming.adapters import Unmeasured
-from grpodyn.naming.inventory import Frozen, Inventory, Stored
+from grpodyn.naming.inventory import Inventory, Stored
 from grpodyn.naming.shards import local
-from grpodyn.probe import OF_WINDOW, FloatArray, Need, TensorProbe
+from grpodyn.probe import OF_WINDOW, Need
 from grpodyn.recording.adapter_changes import Value, changes
 from grpodyn.recording.gradient_moments import GradientMoments
 from grpodyn.recording.optimizers import IntendedSteps, Part
 from grpodyn.recording.pieces import Batch, Piece, batches, differences, widened
-from grpodyn.recording.plan import LayerMap
 from grpodyn.recording.previous import PreviousWeights
 from grpodyn.recording.reference import Reference
-from grpodyn.recording.spectra_worker import Weights
-from grpodyn.recording.sums import Row, Sums
+from grpodyn.recording.sums import Sums
+from grpodyn.recording.tracked import Tracked
 from grpodyn.spectra.changes import changed_bits, changed_noticeably
 from grpodyn.spectra.norms import squared_norms
 
@@ -49,21 +45,16 @@ class Measurement:
         self._inventory = inventory
         self._reference = reference
         self._live: list[nn.Parameter] = [entry.parameter for entry in inventory.stored]
-        self._place = {id(parameter): i for i, parameter in enumerate(self._live)}
         self._batches = batches([local(parameter) for parameter in self._live])
         self.intended = IntendedSteps(optimizer)
         self.previous = PreviousWeights(self._live, copy_limit) if needs & set(_OF_STEP) else None
+        self.tracked = Tracked(inventory, reference, self.previous)
         self._copied = batches(self.previous.copies) if self.previous else []
-        self._forms = [_form(parameter) for parameter in self._live]
         self._moments = GradientMoments(self._live) if needs & OF_WINDOW else None
         self._base_squares: Tensor | None = None
         self._sums = Sums(self.rows)
-        self.knows_step = False
-        """Whether W_{t−1} of the last step is held."""
         self.without_gradient: list[str] = []
         """Names of tensors that had no gradient at the last step that looked."""
-        self.lost: list[str] = []
-        """Names of tensors that are no longer what they were at the start, and are not measured any more."""
 
     @property
     def rows(self) -> int:
@@ -113,7 +104,7 @@ class Measurement:
         nan stands where something could not be measured.
         """
         wanted = set(needs)
-        self.knows_step = self.previous is not None and bool(wanted & set(_OF_STEP))
+        self.tracked.knows_step = self.previous is not None and bool(wanted & set(_OF_STEP))
         return self._measure(wanted)
 
     def _measure(self, wanted: set[Need]) -> dict[Need, Tensor]:
@@ -155,79 +146,6 @@ class Measurement:
         """Rows that the last step measured, by need."""
         return {need: self._sums.measured(need) for need in Need}
 
-    def has_start(self, row: int) -> bool:
-        """Return whether W_0 of a stored tensor is known."""
-        return self._reference.tensors[row] is not None
-
-    @torch.no_grad()
-    def delta_of(self, row: int, expert: int | None = None) -> Tensor | None:
-        """Return a copy of a stored tensor's W_t − W_0, in at least float32, on the CPU; None if W_0 is not known.
-
-        Args:
-            row: its place on the tensor axis.
-            expert: the matrix of a stack; None for a tensor that is one matrix.
-        """
-        if self._reference.tensors[row] is None:
-            return None
-        return self._change_of(row, expert, self._reference.piece)
-
-    @torch.no_grad()
-    def step_of(self, row: int, expert: int | None = None) -> Tensor | None:
-        """Return a copy of a stored tensor's W_t − W_{t−1}, like `delta_of`; None if W_{t−1} is not known whole."""
-        if self.previous is None or not self.knows_step or self.previous.is_sampled(row):
-            return None
-        copy = self.previous.copies[row]
-        return self._change_of(row, expert, lambda piece, _: piece.of(copy))
-
-    @torch.no_grad()
-    def weights_of(self, row: int, expert: int | None = None) -> Weights | None:
-        """Return copies of a stored tensor's W_0 and W_t, in at least float32, on the CPU; None if W_0 is not known.
-
-        Args:
-            row: its place on the tensor axis.
-            expert: the matrix of a stack; None for a tensor that is one matrix.
-        """
-        if self._reference.tensors[row] is None:
-            return None
-        live, info = self._live[row], self._inventory.stored[row].info
-        length = live.shape[0] // info.matrices
-        part = Piece(row) if expert is None else Piece(row, expert * length, (expert + 1) * length)
-        dtype = torch.float64 if live.dtype == torch.float64 else torch.float32
-        both = (self._reference.piece(part, live), part.of(live))
-        return Weights(*(side.reshape(info.rows, info.cols).to("cpu", dtype, copy=True) for side in both))
-
-    def _change_of(self, row: int, expert: int | None, before: Callable[[Piece, Tensor], Tensor]) -> Tensor:
-        live = self._live[row]
-        info = self._inventory.stored[row].info
-        dtype = torch.float64 if live.dtype == torch.float64 else torch.float32
-        if expert is not None:
-            # One matrix of a stack (experts, …), or of matrices that lie under one another.
-            length = live.shape[0] // info.matrices
-            part = Piece(row, expert * length, (expert + 1) * length)
-            change = differences([part.of(live)], [before(part, live)])[0]
-            return change.reshape(info.rows, info.cols).to("cpu", dtype, copy=True)
-        delta = torch.empty(live.shape, dtype=dtype)
-        for batch in batches([live]):
-            for piece in batch:
-                start = before(Piece(row, piece.start, piece.stop), live)
-                piece.of(delta).copy_(differences([piece.of(live)], [start])[0])
-        return delta
-
-    def has_previous(self, row: int) -> bool:
-        """Return whether W_{t−1} of a stored tensor is kept whole at the steps that need it."""
-        return self.previous is not None and not self.previous.is_sampled(row)
-
-    def previous_of(self, parameter: nn.Parameter) -> Tensor | None:
-        """Return W_{t−1} of a stored parameter; None where it is not known whole."""
-        return self._before(self.previous)(parameter) if self.previous is not None and self.knows_step else None
-
-    def start_of(self, parameter: nn.Parameter) -> Tensor | None:
-        """Return W_0 of a stored parameter on its device; None where it is not known."""
-        place = self._place.get(id(parameter))
-        if place is None or self._reference.tensors[place] is None:
-            return None
-        return self._reference.piece(Piece(place), parameter)
-
     @property
     def _elements(self) -> Tensor:
         sizes = [info.rows * info.cols * info.matrices for info in self._inventory.infos]
@@ -241,15 +159,7 @@ class Measurement:
         return slice(len(self._live), self.rows)
 
     def _leave_out_lost(self) -> None:
-        """Stop measuring parameters whose shape, dtype or place has changed: a difference would mean nothing."""
-        changed = {i for i, parameter in enumerate(self._live) if _form(parameter) != self._forms[i]}
-        for i in sorted(changed):
-            self._forms[i] = _form(self._live[i])
-            self.lost.append(self._inventory.stored[i].info.name)
-            self._place.pop(id(self._live[i]), None)
-            self._reference.tensors[i] = None
-            if self.previous is not None:
-                self.previous.forget(i)
+        changed = self.tracked.leave_out_lost()
         if changed:
             self._batches = _without(self._batches, changed)
             self._copied = _without(self._copied, changed)
@@ -275,7 +185,7 @@ class Measurement:
             if counts:
                 self._add_scaled(Need.CHANGED_BY_STEP, batch, changed_bits(after, before), previous)
         if norms:
-            self._add_adapted(Need.STEP, lambda factor: factor.detach(), self._before(previous))
+            self._add_adapted(Need.STEP, lambda factor: factor.detach(), self.tracked.copy_of)
 
     def _intended_steps(self, previous: PreviousWeights) -> None:
         self.intended.refresh()
@@ -289,7 +199,7 @@ class Measurement:
                 if id(part.parameter) in factors:
                     key = id(part.parameter)
                     dense[key] = step if piece.start == 0 else torch.cat([dense[key], step])
-        before = self._before(previous)
+        before = self.tracked.copy_of
 
         def after(factor: nn.Parameter) -> Tensor | None:
             start, step = before(factor), dense.get(id(factor))
@@ -302,13 +212,6 @@ class Measurement:
             return piece.of(previous.matching(piece.index, tensor.detach()))
 
         return Part(self._live[piece.index], select, piece.of(previous.copies[piece.index]))
-
-    def _before(self, previous: PreviousWeights) -> Value:
-        def value(factor: nn.Parameter) -> Tensor | None:
-            place = self._place.get(id(factor))
-            return None if place is None or previous.is_sampled(place) else previous.copies[place]
-
-        return value
 
     def _deltas(self, wanted: set[Need]) -> None:
         norms, counts = Need.DELTA in wanted, Need.CHANGED_SINCE_START in wanted
@@ -324,7 +227,7 @@ class Measurement:
                 changed = changed_noticeably(widened(live), widened(start))
                 self._sums.add(Need.CHANGED_SINCE_START, [piece.index for piece in known], changed)
         if norms:
-            self._add_adapted(Need.DELTA, lambda factor: factor.detach(), self.start_of)
+            self._add_adapted(Need.DELTA, lambda factor: factor.detach(), self.tracked.start_of)
 
     def _add_scaled(self, need: Need, batch: Batch, sums: Tensor, previous: PreviousWeights) -> None:
         if any(previous.is_sampled(piece.index) for piece in batch):
@@ -355,10 +258,6 @@ class Measurement:
         return self._base_squares
 
 
-def _form(parameter: Tensor) -> tuple[object, ...]:
-    return parameter.shape, parameter.dtype, parameter.layout, parameter.device
-
-
 def _values(gradient: Tensor | None) -> Tensor | None:
     """Return what a norm is taken of: all of a gradient that is here, or the values that a sparse one stores."""
     gradient = None if gradient is None else local(gradient)
@@ -368,68 +267,3 @@ def _values(gradient: Tensor | None) -> Tensor | None:
 def _without(lists: Sequence[Batch], indices: set[int]) -> list[Batch]:
     left = ([piece for piece in batch if piece.index not in indices] for batch in lists)
     return [batch for batch in left if batch]
-
-
-def tensor_values(probe: TensorProbe, measured: dict[Need, Tensor], rows: int) -> FloatArray:
-    """Return a per-tensor probe's values, shape (rows,); nan where they are not finite."""
-    return _finite(probe.compute(*_sums(probe, measured, range(rows)).T))
-
-
-def layer_values(
-    probe: TensorProbe, measured: dict[Need, Tensor], layers: LayerMap, frozen: dict[Need, Tensor]
-) -> FloatArray:
-    """Return a per-layer probe's values, shape (layers,), from sums over each layer's tensors.
-
-    Args:
-        probe: the probe.
-        measured: sums of the rows of the tensor axis.
-        layers: which rows make up a layer.
-        frozen: sums of the frozen parameters.
-    """
-    totals = []
-    for rows, still in zip(layers.rows, layers.frozen, strict=True):
-        totals.append(_sums(probe, measured, rows).sum(0) + _sums(probe, frozen, still).sum(0))
-    values = _finite(probe.compute(*np.asarray(totals).T))
-    return np.where(layers.complete, values, np.nan)
-
-
-def frozen_sums(entries: Sequence[Frozen]) -> dict[Need, Tensor]:
-    """Return the sums of parameters that do not move: zero for all but the weight itself and its size."""
-    weights = torch.full((len(entries),), torch.nan, dtype=torch.float64)
-    elements = weights.clone()
-    for i, entry in enumerate(entries):
-        # Decoded one at a time: a quantized model is small because its values are nowhere at once.
-        values = entry.values()
-        if values is not None:
-            weights[i], elements[i] = squared_norms([values])[0].cpu(), values.numel()
-    still = torch.zeros(len(entries), dtype=torch.float64)
-    return dict.fromkeys(Need, still) | dict.fromkeys(_OF_WEIGHT, weights) | {Need.ELEMENTS: elements}
-
-
-def unknown_updates(previous: PreviousWeights | None, inventory: Inventory) -> list[Unmeasured]:
-    """Return the adapted weights whose update is not measured because a factor is only sampled."""
-    if previous is None:
-        return []
-    place = {id(entry.parameter): i for i, entry in enumerate(inventory.stored)}
-    sampled = [
-        entry.info.name
-        for entry in inventory.effective
-        if any(previous.is_sampled(place[id(f)]) for a in entry.adapters for f in (a.a, a.b) if id(f) in place)
-    ]
-    if not sampled:
-        return []
-    why = "copies of their factors do not fit into record.copy_limit; raise it"
-    return [Unmeasured(f"update of {len(sampled)} adapted weights", why)]
-
-
-def _sums(probe: TensorProbe, measured: dict[Need, Tensor], rows: Iterable[int]) -> NDArray[np.float64]:
-    """Return the additive sums of some rows, shape (rows, sums)."""
-    sums = [probe.measure(Row(measured, row)) for row in rows]
-    if not sums:
-        width = len(probe.measure(Row({need: torch.zeros(1, dtype=torch.float64) for need in Need}, 0)))
-        return np.zeros((0, width))
-    return torch.stack([part for parts in sums for part in parts]).reshape(len(sums), -1).numpy()
-
-
-def _finite(values: FloatArray) -> FloatArray:
-    return np.where(np.isfinite(values), values, np.nan)

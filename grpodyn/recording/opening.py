@@ -17,10 +17,11 @@ from grpodyn.probe import COUNTS, OF_WINDOW, Need
 from grpodyn.recording import facts
 from grpodyn.recording.candidates import STEP, WEIGHTS, has_vectors
 from grpodyn.recording.gradient_moments import SAMPLED
-from grpodyn.recording.measurement import Measurement, unknown_updates
+from grpodyn.recording.measurement import Measurement
 from grpodyn.recording.plan import Plan, describe_cadence
 from grpodyn.recording.reference import Reference
 from grpodyn.recording.rollouts import RolloutHooks
+from grpodyn.recording.tracked import unknown_updates
 
 _SHOWN = 3
 
@@ -59,7 +60,7 @@ def left_out(
     if split:
         why = "their matrices are sharded, and no rank holds one whole"
         out.append(Unmeasured(f"spectra of {split} tensors", why))
-    sampled = sum(not measurement.has_previous(i) for i in matrices)
+    sampled = sum(not measurement.tracked.has_previous(i) for i in matrices)
     if sampled and STEP in plan.subjects():
         why = "only sampled rows of the weights before a step fit into record.copy_limit; raise it"
         out.append(Unmeasured(f"spectra of the updates of {sampled} tensors", why))

@@ -3,50 +3,37 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from grpodyn.config.record import RecordConfig
 from grpodyn.naming.adapters import Unmeasured
 from grpodyn.naming.inventory import take_inventory
 from grpodyn.naming.selection import select
-from grpodyn.probe import ActivationProbe, FloatArray, Need, TensorProbe
+from grpodyn.probe import Need
 from grpodyn.recording.activations import Activations
 from grpodyn.recording.boundary import Boundary
 from grpodyn.recording.completions import CompletionFiles
 from grpodyn.recording.cost import RecorderCost
+from grpodyn.recording.digesting import Digesting
 from grpodyn.recording.directory import open_writer
-from grpodyn.recording.measurement import OF_DISPLACEMENT, Measurement, frozen_sums, layer_values, tensor_values
+from grpodyn.recording.measurement import OF_DISPLACEMENT, Measurement
 from grpodyn.recording.notes import Notes
 from grpodyn.recording.opening import Start, announcement, left_out, manifest_fields, recorder_facts
 from grpodyn.recording.optimizers import IntendedSteps
 from grpodyn.recording.plan import Plan, map_layers
 from grpodyn.recording.ranks import Ranks
-from grpodyn.recording.reference import Reference, copy_shares, digests, establish, lost_shares, reopen
+from grpodyn.recording.reference import Reference, copy_shares, establish, lost_shares, reopen
 from grpodyn.recording.rollouts import RolloutHooks, Rollouts, reward_names
 from grpodyn.recording.spectral_rows import SpectralRows
+from grpodyn.recording.step_rows import StepRows
 from grpodyn.trace.manifest import Manifest, RunStatus
 
 logger = logging.getLogger("grpodyn")
-
-_PATIENCE_SECONDS = 10.0
-
-
-@dataclass
-class _Held:
-    """A step's rows, held until the next step begins: if training ends first, the displacement is added to them."""
-
-    step: int
-    rows: dict[str, dict[str, FloatArray]] = field(default_factory=dict)
-    """Values by group and array."""
 
 
 class Session:
@@ -85,11 +72,8 @@ class Session:
         self._in_step = False
         self._announced = False
         self._told = False
-        self._held: _Held | None = None
         self._needs: frozenset[Need] = frozenset()
-        self._frozen: dict[Need, Tensor] | None = None
-        self._digesting: threading.Thread | None = None
-        self._digest_seconds = 0.0
+        self._digesting: Digesting | None = None
         self._model, self._trainer = start.model, start.trainer
         self._known = {id(parameter) for parameter in start.model.parameters() if parameter.requires_grad}
         self._strangers = 0
@@ -118,16 +102,19 @@ class Session:
     def _set_up(self, config: RecordConfig, start: Start, extra: Mapping[str, Any]) -> None:
         self._plan = Plan(config, first=1 if self._resumed else start.step + 1, last=start.last)
         self._completions = CompletionFiles(self.run_dir, config.save_completions)
-        self._reference = self._find_reference(config, start)
+        self._reference = self._starting_weights(config, start)
         self._measurement = Measurement(
             self._inventory, self._reference, start.optimizer, self._plan.needs(), config.copy_limit
         )
         self._declare(start)
         self._activations = self._watched(config, start) if self._plan.activation_probes else None
         self._spectra = SpectralRows(
-            self._plan, self._inventory, self._measurement, self.boundary, self._notes, self.writer
+            self._plan, self._inventory, self._measurement.tracked, self.boundary, self._notes, self.writer
         )
         self._cost.background = self._background_seconds
+        self._rows = StepRows(
+            self._plan, self._inventory, self._layers, self._activations, self.boundary, self._notes, self.writer
+        )
         self._left_out = left_out(self._plan, self._inventory, self._measurement, self._reference, self._hooks)
         if self._activations is not None and self._activations.unavailable is not None:
             self._left_out += [Unmeasured(name, self._activations.unavailable) for name in self._plan.activation_probes]
@@ -141,9 +128,22 @@ class Session:
         for entry in self._left_out:
             self.writer.event(start.step, f"not recorded: {entry.what}", entry.why)
         if not self._resumed:
-            # Large files take seconds to read, which training need not wait for.
-            self._digesting = threading.Thread(target=self.boundary.run, args=("sha256", self._digest), daemon=True)
-            self._digesting.start()
+            self._digesting = Digesting(self._reference, self.run_dir, self.boundary, self.writer)
+
+    def _starting_weights(self, config: RecordConfig, start: Start) -> Reference:
+        earlier = self.writer.manifest.reference if self._resumed else None
+        stored = self._inventory.stored
+        if self._ranks is not None:
+            if earlier is not None:
+                return lost_shares(stored, earlier)
+            return copy_shares(stored, config.base_limit, self._ranks.size, start_step=start.step)
+        # TRL can let its reference model follow the trained one.
+        follows = bool(getattr(start.args, "sync_ref_model", False))
+        other = None if follows else getattr(start.trainer, "ref_model", None)
+        if earlier is not None:
+            return reopen(stored, other, self.run_dir, earlier)
+        model_config = getattr(start.model, "config", None)
+        return establish(stored, model_config, other, self.run_dir, config.base_limit, start_step=start.step)
 
     def _watched(self, config: RecordConfig, start: Start) -> Activations:
         tokenizer = getattr(start.trainer, "processing_class", None)
@@ -153,27 +153,9 @@ class Session:
             watched.unavailable = "the run was resumed, and what the blocks returned before its first update is gone"
         return watched
 
-    def _find_reference(self, config: RecordConfig, start: Start) -> Reference:
-        # TRL can let its reference model follow the trained one.
-        follows = bool(getattr(start.args, "sync_ref_model", False))
-        other = None if follows else getattr(start.trainer, "ref_model", None)
-        stored = self._inventory.stored
-        if self._ranks is not None:
-            if self._resumed:
-                return lost_shares(stored, self.writer.manifest.reference)
-            return copy_shares(stored, config.base_limit, self._ranks.size, start_step=start.step)
-        if self._resumed:
-            return reopen(stored, other, self.run_dir, self.writer.manifest.reference)
-        model_config = getattr(start.model, "config", None)
-        return establish(stored, model_config, other, self.run_dir, config.base_limit, start_step=start.step)
-
-    def _digest(self) -> None:
-        found = digests(self._reference.facts, self.run_dir)
-        self._digest_seconds = time.thread_time()
-        self.writer.update_manifest(reference={"sha256": found})
-
     def _background_seconds(self) -> float:
-        return self._spectra.cpu_seconds + self.writer.cpu_seconds + self._digest_seconds
+        digesting = self._digesting.cpu_seconds if self._digesting is not None else 0.0
+        return self._spectra.cpu_seconds + self.writer.cpu_seconds + digesting
 
     def _declare(self, start: Start) -> None:
         self.writer.declare_tensors(self._inventory.infos)
@@ -188,7 +170,7 @@ class Session:
 
     def step_begins(self, step: int) -> None:
         """Let the rows of the step before go: training goes on, so it was not the last."""
-        self._release()
+        self._rows.release()
         self._step = step
         self._cost.step_begins()
 
@@ -199,7 +181,7 @@ class Session:
             step: the step that it makes.
             hidden: why the gradients that are there now are not those of the step, if they are not.
         """
-        self._release()
+        self._rows.release()
         self._step, self._asked, self._in_step = step, step, False
         if self._activations is not None:
             self.boundary.run("activations", self._activations.begin)
@@ -231,20 +213,18 @@ class Session:
         if Need.INTENDED_STEP in self._needs and self._measurement.intended.was_skipped:
             self._notes.once(step, "optimizer step skipped", "gradients overflowed under mixed precision")
         sums = self._measured(self._measurement.after_step, self._needs)
-        self._notes.lost_tensors(step, self._measurement.lost)
+        self._notes.lost_tensors(step, self._measurement.tracked.lost)
         if self._ranks is None or not (self._ranks.missing or self._ranks.failed):
             self._notes.not_finite(step, sums, self._measurement.measured)
-        self._held = _Held(step)
-        self._compute(self._held, self._plan.tensor_probes_at(step), sums)
-        self._add_activations(self._held, self._plan.activation_probes_at(step))
+        self._rows.hold(step, sums)
         self._spectra.advance(step)
 
     def step_ends(self, step: int, *, stopping: bool, saving: bool) -> None:
         """Commit the step's rows if a checkpoint follows, so that a resume finds every step before it."""
         if stopping:
-            self._complete_held()
+            self._complete_rows()
         if saving:
-            self._release()
+            self._rows.release()
             self.writer.flush()
         self._cost.step_ends()
         self._tell_if_stopped()
@@ -302,12 +282,12 @@ class Session:
         if final and not self._in_step and self._done:
             # Ranks that were interrupted do not meet again.
             if self._ranks is None or status == "finished":
-                self.boundary.run("last displacement", self._complete_held)
+                self.boundary.run("last displacement", self._complete_rows)
             self.boundary.run("last spectra", self._spectra.finish, self._done)
-        self._release()
+        self._rows.release()
         self._spectra.close()
         if self._digesting is not None:
-            self._digesting.join(_PATIENCE_SECONDS)
+            self._digesting.close()
         self.writer.update_manifest(recorder=self._closing_facts())
         self.writer.close(status)
         self._tell_if_stopped()
@@ -328,56 +308,11 @@ class Session:
             self._notes.once(self._step, "measurement failed on a rank", why)
         return sums
 
-    def _compute(self, held: _Held, probes: Mapping[str, TensorProbe], sums: dict[Need, Tensor]) -> None:
-        for name, probe in probes.items():
-            if probe.group == "layers":
-                size, measure = len(self._layers.layers), self._layer_values
-            else:
-                size, measure = len(self._inventory.infos), self._tensor_values
-            if size:
-                values = self.boundary.run(name, measure, probe, sums)
-                held.rows.setdefault(probe.group, {})[name] = np.full(size, np.nan) if values is None else values
-
-    def _tensor_values(self, probe: TensorProbe, sums: dict[Need, Tensor]) -> FloatArray:
-        return tensor_values(probe, sums, len(self._inventory.infos))
-
-    def _layer_values(self, probe: TensorProbe, sums: dict[Need, Tensor]) -> FloatArray:
-        if self._frozen is None:
-            self._frozen = frozen_sums(self._inventory.frozen)
-        return layer_values(probe, sums, self._layers, self._frozen)
-
-    def _complete_held(self) -> None:
-        """Add the displacement to the held rows, if it was not due at their step."""
-        held = self._held
-        everything = self._measured(self._measurement.displacement, OF_DISPLACEMENT) if self._ranks else None
-        if held is None:
-            return
-        present = {name for values in held.rows.values() for name in values}
-        probes = self._plan.tensor_probes.items()
-        left = {name: probe for name, probe in probes if name not in present and probe.needs <= OF_DISPLACEMENT}
-        if left:
-            needs = frozenset().union(*(probe.needs for probe in left.values()))
-            self._compute(held, left, everything or self._measurement.displacement(needs))
-
-        unseen = {name: probe for name, probe in self._plan.activation_probes.items() if name not in present}
-        self._add_activations(held, unseen)
-
-    def _add_activations(self, held: _Held, probes: Mapping[str, ActivationProbe]) -> None:
-        if not probes or self._activations is None:
-            return
-        sums = self.boundary.run("activations", self._activations.sums)
-        if self._activations.unavailable is not None:
-            self._notes.once(held.step, "no activations", self._activations.unavailable)
-        for name, probe in probes.items():
-            size = len(self._layers.layers)
-            values = self.boundary.run(name, tensor_values, probe, sums, size) if sums is not None else None
-            held.rows.setdefault("layers", {})[name] = np.full(size, np.nan) if values is None else values
-
-    def _release(self) -> None:
-        held, self._held = self._held, None
-        if held is not None:
-            for group, values in held.rows.items():
-                self.writer.add_row(group, held.step, values)
+    def _complete_rows(self) -> None:
+        """Add the displacement to the rows of the last step, if it was not due there."""
+        # Every rank enters the sum, whether or not the first one has rows to complete.
+        added = self._measured(self._measurement.displacement, OF_DISPLACEMENT) if self._ranks is not None else None
+        self._rows.complete(self._measurement.displacement if added is None else lambda _: added)
 
     def _note_strangers(self, step: int) -> None:
         strangers = {id(p) for p in self._measurement.intended.trained()} - self._known

@@ -10,11 +10,11 @@ from grpodyn.naming.inventory import Inventory
 from grpodyn.probe import FloatArray, Need, SpectralChangeProbe, SpectralProbe
 from grpodyn.recording.boundary import Boundary
 from grpodyn.recording.candidates import candidates
-from grpodyn.recording.measurement import Measurement
 from grpodyn.recording.notes import Notes
 from grpodyn.recording.plan import Plan
 from grpodyn.recording.spectra_worker import Matrix, Weights
 from grpodyn.recording.sweeps import Candidate, Found, Subject, Sweep, Sweeps, column
+from grpodyn.recording.tracked import Tracked
 from grpodyn.spectra.singular import singular_values
 from grpodyn.spectra.spectral_change import SpectralChange
 from grpodyn.spectra.subspaces import compare
@@ -27,7 +27,7 @@ class SpectralRows:
     Args:
         plan: when, and which probes.
         inventory: what is measured.
-        measurement: reads displacements and steps.
+        tracked: copies displacements and steps.
         boundary: runs what may fail.
         notes: takes what failed.
         writer: takes the rows.
@@ -37,19 +37,19 @@ class SpectralRows:
         self,
         plan: Plan,
         inventory: Inventory,
-        measurement: Measurement,
+        tracked: Tracked,
         boundary: Boundary,
         notes: Notes,
         writer: TraceWriter,
     ) -> None:
         self._plan = plan
         self._inventory = inventory
-        self._measurement = measurement
+        self._tracked = tracked
         self._boundary = boundary
         self._notes = notes
         self._writer = writer
         self._swept = -1
-        matrices = candidates(plan, inventory, measurement)
+        matrices = candidates(plan, inventory, tracked)
         self._sweeps = Sweeps(matrices, plan.config.snapshot_limit, self._spectrum, self._emit)
         self.matrices = len(matrices)
         """Matrices in a sweep."""
@@ -81,7 +81,7 @@ class SpectralRows:
         """Measure every spectrum at the last step, unless that is done."""
         if self._swept < step and self._plan.spectral_probes:
             self._swept = step
-            if not self._measurement.knows_step and any(Need.STEP in subject for subject in self._plan.subjects()):
+            if not self._tracked.knows_step and any(Need.STEP in subject for subject in self._plan.subjects()):
                 why = "training ended at a step that was not known to be the last, and whose start was not kept"
                 self._notes.once(step, "no spectrum of the last update", why)
             self._sweeps.finish(step)
