@@ -1,1 +1,1 @@
-"""Which parts of a model hold a run's change: patches, truncation, verdicts (rung 2)."""
+"""Where a run's change is stored: parts of the model with their change taken out, or alone, on held-out prompts."""
