@@ -43,9 +43,18 @@ def build() -> typer.Typer:
 
     for info in sorted(pkgutil.iter_modules(commands.__path__), key=lambda i: i.name):
         module: Any = importlib.import_module(f"grpodyn.cli.commands.{info.name}")
-        # The file `recommend_lora.py` holds `def command(...)`, shown as `recommend-lora`.
-        app.command(name=info.name.replace("_", "-"))(module.command)
+        # The file `recommend_lora.py` holds `def command(...)`, shown as `recommend-lora`; `import_.py` is `import`.
+        app.command(name=command_name(info.name))(module.command)
     return app
+
+
+def command_name(module_name: str) -> str:
+    """Return a command's name on the command line; a trailing underscore stands where Python has a keyword.
+
+    >>> command_name("recommend_lora"), command_name("import_")
+    ('recommend-lora', 'import')
+    """
+    return module_name.rstrip("_").replace("_", "-")
 
 
 def _write_what_the_terminal_can() -> None:

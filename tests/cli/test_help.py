@@ -8,10 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from grpodyn.cli import commands
-from grpodyn.cli.app import build
+from grpodyn.cli.app import build, command_name
 
 ROOT = Path(__file__).parents[2]
-NAMES = sorted(info.name.replace("_", "-") for info in pkgutil.iter_modules(commands.__path__))
+MODULES = {command_name(info.name): info.name for info in pkgutil.iter_modules(commands.__path__)}
+NAMES = sorted(MODULES)
 
 
 def test_the_commands_are_there() -> None:
@@ -22,7 +23,7 @@ def test_the_commands_are_there() -> None:
 def test_command_help_explains_and_gives_an_example(name: str) -> None:
     result = CliRunner().invoke(build(), [name, "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0
-    module = importlib.import_module(f"grpodyn.cli.commands.{name.replace('-', '_')}")
+    module = importlib.import_module(f"grpodyn.cli.commands.{MODULES[name]}")
     first_line = (module.command.__doc__ or "").strip().splitlines()[0]
     assert len(first_line) > 20
     assert first_line.rstrip(".") in result.output.replace("\n", " ")
