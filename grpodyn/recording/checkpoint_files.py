@@ -32,6 +32,11 @@ class CheckpointFiles:
         self._handles = [safe_open(file, framework="pt") for file in self.files]
         self._where: dict[str, Any] = {key: handle for handle in self._handles for key in _keys(handle)}
 
+    @property
+    def names(self) -> list[str]:
+        """The names that the files use."""
+        return list(self._where)
+
     def find(self, name: str) -> str | None:
         """Return the key under which a weight of that canonical name is stored, or None.
 
