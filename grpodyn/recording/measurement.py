@@ -12,10 +12,11 @@ from grpodyn.naming.shards import local
 from grpodyn.probe import OF_WINDOW, Need
 from grpodyn.recording.adapter_changes import Value, changes
 from grpodyn.recording.gradient_moments import GradientMoments
-from grpodyn.recording.optimizers import IntendedSteps, Part
+from grpodyn.recording.optimizers import IntendedSteps
 from grpodyn.recording.pieces import Batch, Piece, batches, differences, widened
 from grpodyn.recording.previous import PreviousWeights
 from grpodyn.recording.reference import Reference
+from grpodyn.recording.step_rule import Part
 from grpodyn.recording.sums import Sums
 from grpodyn.recording.tracked import Tracked
 from grpodyn.spectra.changes import changed_bits, changed_noticeably
@@ -194,10 +195,13 @@ class Measurement:
         for batch in self._copied:
             parts = [self._part(previous, piece) for piece in batch]
             steps = self.intended.steps(parts)
-            self._add_scaled(Need.INTENDED_STEP, batch, squared_norms(steps), previous)
-            for piece, part, step in zip(batch, parts, steps, strict=True):
-                if id(part.parameter) in factors:
-                    key = id(part.parameter)
+            told = [i for i, part in enumerate(parts) if id(part.parameter) not in self.intended.unknown]
+            if told:
+                pieces, known = [batch[i] for i in told], [steps[i] for i in told]
+                self._add_scaled(Need.INTENDED_STEP, pieces, squared_norms(known), previous)
+            for i in told:
+                piece, step, key = batch[i], steps[i], id(parts[i].parameter)
+                if key in factors:
                     dense[key] = step if piece.start == 0 else torch.cat([dense[key], step])
         before = self.tracked.copy_of
 

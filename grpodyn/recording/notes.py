@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
@@ -42,6 +43,16 @@ class Notes:
                 f"{len(names)} of {total} trained tensors have no gradient before the step; recorded as nan",
                 tensors=names[:_SHOWN],
             )
+
+    def unknown_steps(self, step: int, unknown: Mapping[int, str]) -> None:
+        """Note which tensors' intended steps the optimizer's state does not tell, and why."""
+        by_reason: dict[str, list[str]] = {}
+        for entry in self._inventory.stored if unknown else ():
+            if id(entry.parameter) in unknown:
+                by_reason.setdefault(unknown[id(entry.parameter)], []).append(entry.info.name)
+        for why, names in by_reason.items():
+            what = f"intended step of {len(names)} tensors not known"
+            self.once(step, what, f"{why}; recorded as nan", tensors=names[:_SHOWN])
 
     def lost_tensors(self, step: int, names: list[str]) -> None:
         """Note that tensors are no longer what they were: each time that there are more of them."""

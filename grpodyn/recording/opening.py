@@ -130,7 +130,7 @@ def recorder_facts(
         f"from {len(sampled)} sampled tensors, the others from whole copies" if sampled else "from a copy of W_{t-1}"
     )
     methods = {
-        name: of_step if Need.STEP in probe.needs else "from the optimizer's state"
+        name: measurement.intended.method if Need.INTENDED_STEP in probe.needs else of_step
         for name, probe in plan.probes.items()
         if probe.needs & {Need.STEP, Need.INTENDED_STEP, Need.CHANGED_BY_STEP}
     }

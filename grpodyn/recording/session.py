@@ -214,6 +214,7 @@ class Session:
             self._notes.once(step, "optimizer step skipped", "gradients overflowed under mixed precision")
         sums = self._measured(self._measurement.after_step, self._needs)
         self._notes.lost_tensors(step, self._measurement.tracked.lost)
+        self._notes.unknown_steps(step, self._measurement.intended.unknown)
         if self._ranks is None or not (self._ranks.missing or self._ranks.failed):
             self._notes.not_finite(step, sums, self._measurement.measured)
         self._rows.hold(step, sums)

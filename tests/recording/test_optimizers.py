@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from grpodyn.recording.optimizers import IntendedSteps, Part
+from grpodyn.recording.optimizers import IntendedSteps
+from grpodyn.recording.step_rule import Part
 
 OPTIMIZERS = {
     "adamw": (torch.optim.AdamW, {"lr": 1e-2, "weight_decay": 0.1}),
