@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from grpodyn.evaluation.answer_scores import AnswerScores, score_answers
-from grpodyn.evaluation.records import ACCURACY, BEST_TEMPERATURE, BEST_TEMPERATURE_ACCURACY, GREEDY
+from grpodyn.evaluation.records import ACCURACY, BEST_TEMPERATURE, BEST_TEMPERATURE_ACCURACY, GREEDY, PASS_AT
 from grpodyn.tasks.task import Examples
 
 if TYPE_CHECKING:
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 TEMPERATURES = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.5, 1.7, 2.0)
 """The grid over which a model's best temperature is sought; greedy decoding counts as temperature 0."""
+
+TRIES = (2, 4, 8, 16)
+"""The k of pass@k; pass@1 is the accuracy."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,9 @@ class HeldOutAccuracy:
     """Number of prompts."""
     by_temperature: Mapping[float, float]
     """Mean exact probability of the right answer; 0.0 is greedy, 1.0 is the model as it is sampled in training."""
+    pass_at: Mapping[int, float] = field(default_factory=dict)
+    """Mean exact chance that at least one of k samples at temperature 1 is right. What only sharpens a model raises
+    pass@1 and lowers this."""
 
     @property
     def accuracy(self) -> float:
@@ -55,6 +61,7 @@ class HeldOutAccuracy:
             GREEDY: self.greedy,
             BEST_TEMPERATURE: self.best_temperature,
             BEST_TEMPERATURE_ACCURACY: self.best,
+            **{f"{PASS_AT}{k}": chance for k, chance in self.pass_at.items()},
         }
 
 
@@ -80,7 +87,9 @@ def held_out_accuracy(
     """
     grid = sorted({1.0, *temperatures} - {0.0})
     scores = score_answers(model, tokenizer, examples.prompts, examples.answers, grid, batch_size)
-    return HeldOutAccuracy(n=len(examples), by_temperature=_accuracies(scores))
+    wrong = -np.expm1(scores.log_probability[scores.temperatures.index(1.0)])
+    pass_at = {k: float(np.mean(1 - wrong**k)) for k in TRIES}
+    return HeldOutAccuracy(n=len(examples), by_temperature=_accuracies(scores), pass_at=pass_at)
 
 
 def exact_accuracy(

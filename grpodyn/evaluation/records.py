@@ -15,6 +15,8 @@ ACCURACY = "heldout/accuracy"
 GREEDY = "heldout/greedy_accuracy"
 BEST_TEMPERATURE = "heldout/best_temperature"
 BEST_TEMPERATURE_ACCURACY = "heldout/best_temperature_accuracy"
+PASS_AT = "heldout/pass@"  # noqa: S105  # no password
+"""With k after it: the chance that at least one of k samples at temperature 1 is right."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Outcomes of groups of completions, and what another group size would have seen."""
+"""What a group size costs and gives: groups without spread, the noise of advantages, and what another size would do."""

@@ -24,7 +24,9 @@ def command(
     context: typer.Context,
     config: Annotated[
         Path | None,
-        typer.Argument(help="Run config (YAML); without one, the embedded model and task.", metavar="[CONFIG]"),
+        typer.Argument(
+            help="Run config (YAML), or a run to repeat; without one, the embedded model and task.", metavar="[CONFIG]"
+        ),
     ] = None,
     run_dir: Annotated[
         Path | None, typer.Option("--run-dir", "-d", help="Where to record; default runs/NAME.", show_default=False)
@@ -106,7 +108,9 @@ def _config(path: Path | None, lora: Path | None, settings: list[str], resumed: 
     from grpodyn.config.resume import check_resumable, recorded_config
 
     recorded = None if resumed is None else recorded_config(resumed)
-    if path is not None:
+    if path is not None and path.is_dir():
+        wanted = run.from_dict(recorded_config(path).to_dict(), f"the config of {path}", settings)
+    elif path is not None:
         wanted = run.load(path, settings)
     elif recorded is not None:
         wanted = run.from_dict(recorded.to_dict(), f"the config of {resumed}", settings)

@@ -1,0 +1,153 @@
+"""The groups of a run: which prompt each was of, when, what every completion earned, and whether it was right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grpodyn.errors import MissingDataError, UnknownNameError
+
+if TYPE_CHECKING:
+    from grpodyn.trace.reader import Run
+
+Floats = NDArray[np.float64]
+
+DECIMALS = 6
+"""Rewards that agree so far are one value: what differs less gives advantages made of rounding."""
+TOTAL = "total reward"
+_SAYS_RIGHT = re.compile(r"acc|correct|exact|match|answer|solve|right|pass", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Whole groups of one size, in the order in which they were scored."""
+
+    prompt: NDArray[np.int64]
+    """(groups,): number of each group's prompt."""
+    step: NDArray[np.int64]
+    """(groups,): first update that the group feeds."""
+    reward: Floats
+    """(groups, G): total reward of each completion."""
+    correct: NDArray[np.bool_] | None
+    """(groups, G): which completions were right; None where nothing tells right from wrong."""
+    outcome: str | None
+    """What tells right from wrong: a reward function, or `TOTAL`."""
+    left_out: int
+    """Groups in which a completion was not scored."""
+    notes: tuple[str, ...]
+
+    @property
+    def g(self) -> int:
+        """Completions of a group."""
+        return int(self.reward.shape[1])
+
+    @property
+    def right(self) -> NDArray[np.int64] | None:
+        """(groups,): right completions of each group."""
+        return None if self.correct is None else self.correct.sum(1)
+
+    def __len__(self) -> int:
+        return len(self.prompt)
+
+    def between(self, first: int | None, last: int | None) -> Groups:
+        """Return the groups of the steps from `first` to `last`, both included; None leaves an end open.
+
+        Raises:
+            MissingDataError: there is none.
+        """
+        kept = np.ones(len(self), bool)
+        if first is not None:
+            kept &= self.step >= first
+        if last is not None:
+            kept &= self.step <= last
+        if not kept.any():
+            raise MissingDataError(
+                f"no group was scored from step {first} to {last}; the run holds steps {self.step.min()} to "
+                f"{self.step.max()}"
+            )
+        correct = None if self.correct is None else self.correct[kept]
+        return Groups(
+            self.prompt[kept], self.step[kept], self.reward[kept], correct, self.outcome, self.left_out, self.notes
+        )
+
+
+def read(run: Run, outcome: str | None = None) -> Groups:
+    """Return the groups that a run recorded.
+
+    Right is what `outcome` says, or the total reward if that takes two values, or the first reward function that takes
+    two values, one whose name speaks of being right before others.
+
+    Args:
+        run: the run.
+        outcome: the reward function whose greatest value means right.
+
+    Raises:
+        MissingDataError: the run holds no rollouts, or no whole group.
+        UnknownNameError: it has no reward function of that name.
+    """
+    run.require("rollouts")
+    data = run.rollouts
+    reward = np.asarray(data["reward"].values, np.float64)
+    rows, prompts, g = reward.shape
+    prompt = np.asarray(data["prompt_id"].values, np.int64).reshape(-1)
+    step = np.repeat(np.asarray(data["step"].values, np.int64), prompts)
+    names = [str(name) for name in data["reward_function"].values] if "reward_function" in data else []
+    parts = np.full((rows * prompts, g, 0), np.nan)
+    if names and "rewards" in data:
+        parts = np.asarray(data["rewards"].values, np.float64).reshape(rows * prompts, g, len(names))
+    reward = reward.reshape(-1, g)
+    scored = np.isfinite(reward)
+    whole = scored.all(1)
+    if not whole.any():
+        raise MissingDataError(f"{run.path} holds no group whose {g} completions were all scored; nothing to re-sample")
+    name, values, notes = _outcome(outcome, names, reward[whole], parts[whole])
+    return Groups(
+        prompt=prompt[whole],
+        step=step[whole],
+        reward=reward[whole],
+        correct=None if values is None else _correct(values),
+        outcome=name,
+        # A row that is nan throughout is no group: other batches had more prompts.
+        left_out=int((scored.any(1) & ~whole).sum()),
+        notes=tuple(notes),
+    )
+
+
+def _outcome(
+    asked: str | None, names: Sequence[str], reward: Floats, parts: Floats
+) -> tuple[str | None, Floats | None, list[str]]:
+    if asked is not None:
+        if asked not in names:
+            raise UnknownNameError.among("reward function", asked, names)
+        values = parts[:, :, list(names).index(asked)]
+        if not np.isfinite(values).all():
+            raise MissingDataError(f"the reward function {asked!r} did not score every completion; name another")
+        return asked, values, []
+    if _two_valued(reward):
+        return TOTAL, reward, []
+    fitting = [i for i in range(len(names)) if np.isfinite(parts[:, :, i]).all() and _two_valued(parts[:, :, i])]
+    if not fitting:
+        return None, None, ["no reward takes two values, so nothing says which completions were right"]
+    chosen = next((i for i in fitting if _SAYS_RIGHT.search(names[i])), fitting[0])
+    notes = []
+    if len(fitting) > 1:
+        others = ", ".join(names[i] for i in fitting if i != chosen)
+        notes.append(f"right is what {names[chosen]} says; {others} would do too: name one as the outcome")
+    return names[chosen], parts[:, :, chosen], notes
+
+
+def _two_valued(values: Floats) -> bool:
+    return len(np.unique(np.round(values, DECIMALS))) <= 2
+
+
+def _correct(values: Floats) -> NDArray[np.bool_]:
+    """Tell the completions with the greater of two values; of a single value, positive is right."""
+    rounded = np.round(values, DECIMALS)
+    low, high = rounded.min(), rounded.max()
+    threshold = (low + high) / 2 if high > low else 0.0
+    return np.asarray(rounded > threshold, np.bool_)
