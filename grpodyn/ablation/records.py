@@ -1,0 +1,123 @@
+"""One trained arm: what was to be trained, and what came of it. No torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
+
+from grpodyn.trace import strict_json
+
+Phase = Literal["base", "tune", "test"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training (or, of the base, an evaluation) and its measurement, fully determined."""
+
+    task: str
+    arm: str
+    phase: Phase
+    seed: int
+    power: int
+    """The learning rate is the rule's times 3 to this power."""
+    learning_rate: float
+    parameters: int
+    """Trainable ones."""
+    setup: Mapping[str, Any] = field(repr=False)
+    """Model, task, trainer settings, splits and steps: what jobs that are compared have in common."""
+    trains: Mapping[str, Any] = field(repr=False)
+    """`{"lora": section}`, `{"temperature": true}`, `{"full": true}`, or nothing for the base."""
+
+    @property
+    def label(self) -> tuple[str, str, Phase, int, int]:
+        """What names the job in tables and in the ledger."""
+        return self.task, self.arm, self.phase, self.seed, self.power
+
+    @property
+    def setup_key(self) -> str:
+        """Hash of what compared jobs have in common."""
+        return digest(self.setup)
+
+    @property
+    def key(self) -> str:
+        """Hash of all that decides the outcome: two jobs of one key are one training."""
+        seed = None if self.phase == "base" else self.seed
+        split = "test" if self.phase == "base" else self.phase
+        return digest([self.setup_key, self.trains, seed, self.learning_rate, split])
+
+
+@dataclass(frozen=True)
+class Record:
+    """The outcome of a job, as one line of the ledger; accuracies are shares, nan if not measured."""
+
+    key: str
+    setup: str
+    task: str
+    arm: str
+    phase: Phase
+    seed: int
+    power: int
+    learning_rate: float
+    parameters: int
+    split: str
+    split_sha256: str
+    prompts: int
+    accuracy: float
+    """Mean exact probability of the right answer at T=1: pass@1."""
+    greedy: float
+    best_temperature: float
+    best: float
+    """At the best temperature of a grid."""
+    pass_at: Mapping[str, float]
+    """k → chance that one of k samples is right."""
+    kl: float
+    """Forward KL of the base to the trained model on the task's prompts, nats a token."""
+    entropy: float
+    """Mean entropy of the next token along the model's own right answers, nats."""
+    curve: tuple[tuple[int, float], ...]
+    """(step, accuracy at T=1 on the tuning split)."""
+    steps: int
+    seconds: float
+    cpu_seconds: float
+    error: str | None
+    created_at: str
+    versions: Mapping[str, str]
+
+    @property
+    def label(self) -> tuple[str, str, Phase, int, int]:
+        """As of the job."""
+        return self.task, self.arm, self.phase, self.seed, self.power
+
+    def to_line(self) -> bytes:
+        """Return the record as one line of JSON."""
+        return strict_json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Record:
+        """Return the record that a line held; null numbers are nan.
+
+        Raises:
+            KeyError: a field is missing.
+            TypeError, ValueError: a field is of another kind.
+        """
+        got: dict[str, Any] = {spec.name: value[spec.name] for spec in fields(cls)}
+        for name in _NUMBERS:
+            got[name] = float("nan") if got[name] is None else float(got[name])
+        got["curve"] = tuple((int(step), float("nan") if y is None else float(y)) for step, y in got["curve"])
+        return cls(**got)
+
+
+_NUMBERS = tuple(spec.name for spec in fields(Record) if spec.type == "float")
+
+
+def digest(value: Any) -> str:
+    """Return a hash of plain JSON values that does not depend on the order of keys.
+
+    >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+    True
+    """
+    text = json.dumps(strict_json.jsonable(value), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
