@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import cast
 
 from grpodyn.errors import ConfigError, UnknownNameError
+from grpodyn.rewards.code import code_complexity, code_syntax, code_tests, code_tests_fraction
 from grpodyn.rewards.exact_match import exact_match
 
 RewardFunction = Callable[..., list[float]]
 """`(prompts, completions, **columns_of_the_dataset) -> one float a completion`, as TRL calls it."""
 
-_REWARDS: dict[str, RewardFunction] = {"exact_match": exact_match}
+_REWARDS: dict[str, RewardFunction] = {
+    function.__name__: function
+    for function in (exact_match, code_syntax, code_tests, code_tests_fraction, code_complexity)
+}
 
 
 def reward_names() -> list[str]:

@@ -1,0 +1,126 @@
+"""Rewards for programs: whether the text is Python, how many tests it passes, how tangled it is.
+
+Nothing of a completion runs in this process: see `grpodyn.sandbox`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from grpodyn.errors import ConfigError
+from grpodyn.rewards.completion import Completion, text_of
+from grpodyn.sandbox import Outcome, Program, SandboxPool, StdioCase
+
+FENCED = re.compile(
+    r"^[ \t]*```[ \t]*(?:python3?|py)?[ \t]*\r?\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE | re.IGNORECASE
+)
+SIMPLE, TANGLED = 10, 30
+"""McCabe's own bound for a function is 10; a whole program of three such functions is where the reward ends."""
+
+
+def code_of(completion: Completion) -> str:
+    r"""Return the last fenced block of Python in a completion, or all of it where nothing is fenced.
+
+    >>> code_of("First try:\n```python\nx = 1\n```\nBetter:\n```python\nx = 2\n```\nDone.")
+    'x = 2\n'
+    >>> code_of("x = 3")
+    'x = 3'
+    """
+    text = text_of(completion)
+    blocks = FENCED.findall(text)
+    return str(blocks[-1]) if blocks else text
+
+
+def code_syntax(prompts: Sequence[Any], completions: Sequence[Completion], **columns: Any) -> list[float]:
+    """Return 1.0 for each completion whose code parses as Python, else 0.0. An empty program earns nothing."""
+    return [float(outcome.parses) for outcome in _outcomes(completions, columns)]
+
+
+def code_tests(prompts: Sequence[Any], completions: Sequence[Completion], **columns: Any) -> list[float]:
+    """Return 1.0 for each completion whose code passes every test, else 0.0.
+
+    The dataset's columns: `tests` (a list of statements such as `assert f(1) == 2`) or `cases` (a list of
+    `{"input": …, "output": …}` for programs that read and print), and optionally `setup`.
+
+    Raises:
+        ConfigError: an example without tests, or no walls can be built on this machine.
+    """
+    return [float(outcome.all_passed) for outcome in _outcomes(completions, columns, needs_tests=True)]
+
+
+def code_tests_fraction(prompts: Sequence[Any], completions: Sequence[Completion], **columns: Any) -> list[float]:
+    """Return the share of its tests that each completion's code passes; columns and errors as `code_tests`."""
+    judged = _outcomes(completions, columns, needs_tests=True)
+    return [outcome.passed / len(outcome.results) for outcome in judged]
+
+
+def code_complexity(prompts: Sequence[Any], completions: Sequence[Completion], **columns: Any) -> list[float]:
+    """Return 1.0 for simple code, falling linearly from McCabe number 10 to 0.0 at 30; 0.0 for what does not parse.
+
+    Reference: T. J. McCabe, A Complexity Measure, IEEE Trans. Software Eng. 2(4), 1976; the bound of 10 is his.
+    """
+    return [_simplicity(outcome) for outcome in _outcomes(completions, columns)]
+
+
+def _simplicity(outcome: Outcome) -> float:
+    if not outcome.parses:
+        return 0.0
+    return min(1.0, max(0.0, (TANGLED - outcome.branches) / (TANGLED - SIMPLE)))
+
+
+def _outcomes(completions: Sequence[Completion], columns: dict[str, Any], needs_tests: bool = False) -> list[Outcome]:
+    """Judge each completion once, also where several of these rewards ask for it one after another."""
+    count = len(completions)
+    tests, cases = columns.get("tests") or [None] * count, columns.get("cases") or [None] * count
+    setups = columns.get("setup") or [None] * count
+    programs = [
+        _program(code_of(completion), tests[i], cases[i], setups[i], needs_tests)
+        for i, completion in enumerate(completions)
+    ]
+    known = _Judged.last
+    new = [program for program in dict.fromkeys(programs) if program not in known]
+    if new:
+        known = known | dict(zip(new, _pool().judge(new), strict=True))
+    _Judged.last = {program: known[program] for program in programs}
+    return [_blank(program) or known[program] for program in programs]
+
+
+class _Judged:
+    """The last batch: the rewards of one batch are called one after another, each on the same completions."""
+
+    last: dict[Program, Outcome] = {}  # noqa: RUF012  # replaced as a whole, never changed
+
+
+def _blank(program: Program) -> Outcome | None:
+    """Return the outcome of an empty program, which parses and yet is nothing."""
+    return None if program.code.strip() else Outcome(False, 0, _judged_as_failed(program))
+
+
+def _judged_as_failed(program: Program) -> Any:
+    from grpodyn.sandbox import TestResult  # noqa: PLC0415
+
+    return (TestResult(False, "empty"),) * (len(program.tests) + len(program.cases))
+
+
+def _program(code: str, tests: Any, cases: Any, setup: Any, needs_tests: bool) -> Program:
+    if not tests and not cases:
+        if needs_tests:
+            raise ConfigError(
+                "an example has neither `tests` nor `cases`, so its code cannot be judged; map the dataset's column "
+                "onto `tests` (statements such as 'assert f(1) == 2') or `cases` ([{'input': …, 'output': …}])"
+            )
+        tests = ("None",)  # read for its syntax alone
+    return Program(
+        code,
+        tuple(map(str, tests or ())),
+        str(setup or ""),
+        tuple(StdioCase(str(case["input"]), str(case["output"])) for case in cases or ()),
+    )
+
+
+@cache
+def _pool() -> SandboxPool:
+    return SandboxPool()

@@ -1,0 +1,1 @@
+"""Programs that run inside the walls. They import only the standard library, and each other's text, never grpodyn."""
