@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grpodyn.groups.outcomes import TOTAL, Groups
+from grpodyn.groups.outcomes import Groups
 from grpodyn.groups.table import GroupRow, Implied, OutcomeTable, sizes, total_row
 
 HOLDS_FOR = (
@@ -122,10 +122,10 @@ def _notes(groups: Groups, shown: Sequence[int]) -> list[str]:
     found = []
     if groups.left_out:
         found.append(f"{groups.left_out} groups with a completion that was not scored are left out")
-    if groups.outcome != TOTAL and max(shown) > groups.g:
+    if not groups.total_follows_outcome and max(shown) > groups.g:
         found.append(
-            f"the total reward takes more than two values: beyond G={groups.g} only what larger groups cannot exceed "
-            "is known of it; the table by outcome goes on"
+            f"the total reward does not follow the outcome alone: beyond G={groups.g} only what larger groups cannot "
+            "exceed is known of it"
         )
     right = groups.right
     if right is not None:

@@ -51,6 +51,15 @@ class Groups:
         """(groups,): right completions of each group."""
         return None if self.correct is None else self.correct.sum(1)
 
+    @property
+    def total_follows_outcome(self) -> bool:
+        """Whether a completion's total reward says no more and no less than whether it was right."""
+        return (
+            self.correct is not None
+            and _values(self.reward) <= 2
+            and bool((self.correct == _correct(self.reward)).all())
+        )
+
     def __len__(self) -> int:
         return len(self.prompt)
 
@@ -79,8 +88,8 @@ class Groups:
 def read(run: Run, outcome: str | None = None) -> Groups:
     """Return the groups that a run recorded.
 
-    Right is what `outcome` says, or the total reward if that takes two values, or the first reward function that takes
-    two values, one whose name speaks of being right before others.
+    Right is what `outcome` says. Without it, of several reward functions, it is what the first says that takes two
+    values, one whose name speaks of being right before others; else the total reward, if that takes two values.
 
     Args:
         run: the run.
@@ -128,10 +137,10 @@ def _outcome(
         if not np.isfinite(values).all():
             raise MissingDataError(f"the reward function {asked!r} did not score every completion; name another")
         return asked, values, []
-    if _two_valued(reward):
-        return TOTAL, reward, []
-    fitting = [i for i in range(len(names)) if np.isfinite(parts[:, :, i]).all() and _two_valued(parts[:, :, i])]
-    if not fitting:
+    fitting = [i for i in range(len(names)) if np.isfinite(parts[:, :, i]).all() and _values(parts[:, :, i]) == 2]
+    if len(names) < 2 or not fitting:
+        if _values(reward) <= 2:
+            return TOTAL, reward, []
         return None, None, ["no reward takes two values, so nothing says which completions were right"]
     chosen = next((i for i in fitting if _SAYS_RIGHT.search(names[i])), fitting[0])
     notes = []
@@ -141,8 +150,9 @@ def _outcome(
     return names[chosen], parts[:, :, chosen], notes
 
 
-def _two_valued(values: Floats) -> bool:
-    return len(np.unique(np.round(values, DECIMALS))) <= 2
+def _values(rewards: Floats) -> int:
+    """Return how many different rewards there are."""
+    return len(np.unique(np.round(rewards, DECIMALS)))
 
 
 def _correct(values: Floats) -> NDArray[np.bool_]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from grpodyn.groups import mixing, signal
 from grpodyn.groups.bootstrap import PromptBootstrap
 from grpodyn.groups.bounds import LikelihoodRegion, clustering
-from grpodyn.groups.outcomes import TOTAL, Groups
+from grpodyn.groups.outcomes import Groups
 from grpodyn.groups.resampling import chance_all, chance_of_no_spread, expected_over_subgroups
 from grpodyn.statistics import Interval
 
@@ -159,9 +159,9 @@ class OutcomeTable:
 def total_row(groups: Groups, outcomes: OutcomeTable | None, g: int, level: float = 0.95) -> GroupRow:
     """Return what groups of g would be like judged by the total reward, on which advantages are made.
 
-    Beyond the recorded size that can be told only where the total reward takes two values.
+    Beyond the recorded size that can be told only where the total reward follows the outcome.
     """
-    if outcomes is not None and groups.outcome == TOTAL:
+    if outcomes is not None and groups.total_follows_outcome:
         return outcomes.row(g)
     if g > groups.g:
         most = total_row(groups, outcomes, groups.g, level).dead_interval.high

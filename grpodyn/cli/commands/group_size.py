@@ -94,7 +94,7 @@ def _show_run(console: Console, run: OneRun) -> None:
     )
     outcome = run.by_outcome
     if outcome is not None:
-        same = outcome.outcome == "total reward"
+        same = [row.dead for row in outcome.groups] == [row.dead for row in run.groups]
         judged = "right or wrong" if same else f"right or wrong by {outcome.outcome}, whatever else is rewarded"
         console.print(_table(outcome.groups, judged))
         if not same:
