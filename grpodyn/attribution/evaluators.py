@@ -1,0 +1,194 @@
+"""How well the live weights do on prompts: the interface, and transformers behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from grpodyn.attribution.asking import Outcomes
+from grpodyn.errors import ConfigError
+from grpodyn.evaluation import score_answers
+from grpodyn.naming.canonical import canonical_name
+from grpodyn.rewards.catalogue import RewardFunction
+from grpodyn.tasks import Examples
+
+MIN_SAMPLES = 4
+"""Completions a prompt, at the least, where probabilities are estimated by sampling."""
+
+
+class Evaluator(Protocol):
+    """One live engine: weights are pushed into it, and it is asked how it does."""
+
+    name: str
+    """What it measures, and with which settings: part of what an outcome is remembered under."""
+
+    def write(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+        """Replace weights (or their first rows) by canonical name."""
+        ...
+
+    def outcomes(self, examples: Examples) -> Outcomes:
+        """Return the outcome of each prompt under the live weights."""
+        ...
+
+    def tokens(self, examples: Examples) -> int:
+        """Return how many tokens one evaluation of these prompts processes, about."""
+        ...
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Reward functions with their weights, as training summed them."""
+
+    functions: tuple[tuple[RewardFunction, float], ...]
+
+    def rewards(
+        self, prompts: Sequence[str], completions: Sequence[str], answers: Sequence[str]
+    ) -> NDArray[np.float64]:
+        """Return the weighted sum of all rewards of each completion.
+
+        Raises:
+            ConfigError: a reward function returns something else than one number a completion.
+        """
+        total = np.zeros(len(prompts))
+        for function, weight in self.functions:
+            try:
+                given = function(prompts=list(prompts), completions=list(completions), answer=list(answers))
+            except TypeError as error:
+                raise ConfigError(
+                    f"the reward {getattr(function, '__name__', function)!r} cannot be called on held-out prompts with "
+                    f"prompts, completions and answer alone: {error}"
+                ) from error
+            # TRL takes None for a reward that does not apply.
+            values = np.array([0.0 if value is None else float(value) for value in given])
+            if values.shape != total.shape:
+                raise ConfigError(
+                    f"the reward {getattr(function, '__name__', function)!r} returned {values.size} numbers for "
+                    f"{total.size} completions"
+                )
+            total += weight * values
+        return total
+
+
+def per_prompt(rewards: NDArray[np.float64], samples: int) -> NDArray[np.float64]:
+    """Return the mean over the samples of each prompt; samples of one prompt lie side by side.
+
+    >>> per_prompt(np.array([1.0, 0.0, 0.5, 0.5]), 2)
+    array([0.5, 0.5])
+    """
+    means: NDArray[np.float64] = rewards.reshape(-1, samples).mean(axis=1)
+    return means
+
+
+class TransformersModel:
+    """A model of transformers, whose weights are replaced in place."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self._parameters: Mapping[str, Tensor] = {
+            canonical_name(name): parameter for name, parameter in model.named_parameters()
+        }
+
+    @torch.no_grad()
+    def write(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+        """Copy values into the live parameters."""
+        for name, value in weights:
+            self._parameters[name][: value.shape[0]].copy_(value)
+
+
+class ExactAnswers(TransformersModel):
+    """The exact probability of the right answer, by teacher forcing: no sampling noise."""
+
+    def __init__(self, model: Any, tokenizer: Any, temperature: float = 1.0, batch_size: int = 256) -> None:
+        super().__init__(model)
+        self._tokenizer = tokenizer
+        self._temperature = temperature
+        self._batch_size = batch_size
+        self.name = f"exact answer probability, T={temperature:g}, {model.dtype}"
+
+    def outcomes(self, examples: Examples) -> Outcomes:
+        """Return P(answer | prompt) of each prompt, and the share that greedy decoding answers right."""
+        scores = score_answers(
+            self.model, self._tokenizer, examples.prompts, examples.answers, (self._temperature,), self._batch_size
+        )
+        return Outcomes(np.exp(scores.log_probability[0]), float(scores.greedy.mean()))
+
+    def tokens(self, examples: Examples) -> int:
+        """Return the tokens of prompts and answers."""
+        texts = [p + a for p, a in zip(examples.prompts, examples.answers, strict=True)]
+        return sum(len(ids) for ids in self._tokenizer(texts)["input_ids"])
+
+
+class SampledRewards(TransformersModel):
+    """Mean reward of k sampled completions a prompt."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        scored: Scored,
+        samples: int = MIN_SAMPLES,
+        max_new_tokens: int = 256,
+        temperature: float = 1.0,
+        batch_size: int = 64,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(model)
+        _check_samples(samples)
+        self._tokenizer, self._scored = tokenizer, scored
+        self._samples, self._length, self._temperature = samples, max_new_tokens, temperature
+        self._batch_size, self._seed = batch_size, seed
+        rewards = "+".join(f"{weight:g}·{getattr(f, '__name__', f)}" for f, weight in scored.functions)
+        settings = f"mean of {samples} samples, T={temperature:g}, {max_new_tokens} tokens, seed {seed}"
+        self.name = f"{settings}, {rewards}, {model.dtype}"
+
+    def outcomes(self, examples: Examples) -> Outcomes:
+        """Return the mean reward of each prompt; every state draws from the same random numbers."""
+        completions: list[str] = []
+        devices = [self.model.device] if self.model.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices), torch.no_grad():
+            torch.manual_seed(self._seed)
+            for start in range(0, len(examples), self._batch_size):
+                completions += self._generate(examples.prompts[start : start + self._batch_size])
+        prompts = [p for p in examples.prompts for _ in range(self._samples)]
+        answers = [a for a in examples.answers for _ in range(self._samples)]
+        return Outcomes(per_prompt(self._scored.rewards(prompts, completions, answers), self._samples))
+
+    def tokens(self, examples: Examples) -> int:
+        """Return the tokens of prompts and of completions at full length."""
+        return sum(len(i) for i in self._tokenizer(list(examples.prompts))["input_ids"]) + (
+            len(examples) * self._samples * self._length
+        )
+
+    def _generate(self, prompts: Sequence[str]) -> list[str]:
+        inputs = self._tokenizer(list(prompts), return_tensors="pt", padding=True, padding_side="left")
+        inputs = inputs.to(self.model.device)
+        was_training = self.model.training
+        self.model.eval()
+        generated = self.model.generate(
+            input_ids=inputs["input_ids"],
+            attention_mask=inputs["attention_mask"],
+            do_sample=True,
+            temperature=self._temperature,
+            top_k=0,
+            top_p=1.0,
+            num_return_sequences=self._samples,
+            max_new_tokens=self._length,
+            pad_token_id=self._tokenizer.pad_token_id,
+        )
+        self.model.train(was_training)
+        new = generated[:, inputs["input_ids"].shape[1] :]
+        texts: list[str] = self._tokenizer.batch_decode(new, skip_special_tokens=True)
+        return texts
+
+
+def _check_samples(samples: int) -> None:
+    if samples < MIN_SAMPLES:
+        raise ConfigError(
+            f"{samples} samples a prompt: at least {MIN_SAMPLES} are needed to tell a prompt's luck from its difficulty"
+        )

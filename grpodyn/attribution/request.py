@@ -1,0 +1,172 @@
+"""An attribution as the command line asks for it: finds subject, prompts and evaluator, and carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from grpodyn import rewards, tasks
+from grpodyn.attribution import result, subject
+from grpodyn.attribution.evaluators import MIN_SAMPLES, Evaluator, ExactAnswers, SampledRewards, Scored
+from grpodyn.attribution.investigate import Options
+from grpodyn.attribution.prompts import HeldOutPrompts, divided, from_file, of_task
+from grpodyn.attribution.run import Watcher, attribute
+from grpodyn.attribution.subject import Subject
+from grpodyn.config import run as run_config
+from grpodyn.config.run import RunConfig, TaskConfig
+from grpodyn.errors import UsageError
+from grpodyn.evaluation import held_out_accuracy
+from grpodyn.tasks import Examples
+from grpodyn.trace.manifest import Manifest
+from grpodyn.training import data
+from grpodyn.training.quiet import quiet_libraries
+
+_EXACT = "exact_match"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the caller asks for; the command's options."""
+
+    run: Path | None = None
+    base: Path | None = None
+    final: Path | None = None
+    task: str | None = None
+    prompts_file: Path | None = None
+    split: str = "choose"
+    prompts: int = 500
+    samples: int | None = None
+    most: int | None = None
+    backend: str = "hf"
+    ranks: tuple[int, ...] = (1, 2, 4, 8, 16)
+    leading: int = 3
+    null_draws: int = 1
+    dtype: str | None = None
+    batch_size: int = 256
+    seed: int = 0
+
+
+def carry_out(request: Request, folder: Path, watcher: Watcher) -> result.Attribution:
+    """Attribute what is asked for, into `folder`.
+
+    Raises:
+        UsageError, ConfigError: the request makes no sense.
+        MissingDataError, UnreadableError: weights, base or tokenizer are missing or do not fit.
+    """
+    with quiet_libraries():
+        return _carried_out(request, folder, watcher)
+
+
+def _carried_out(request: Request, folder: Path, watcher: Watcher) -> result.Attribution:
+    manifest = Manifest.read(request.run) if request.run is not None else None
+    config = _config(manifest)
+    prompts = _prompts(request, config)
+    found = _subject(request)
+    texts = [*prompts.choose.prompts, *prompts.choose.answers]
+    if isinstance(found.base.place, str) and Path(found.base.place).is_dir():
+        subject.check_tokenizers(Path(found.base.place), Path(found.final.place), texts)
+    scored = _scored(config)
+    evaluator = _evaluator(request, config, scored, found)
+
+    def baseline() -> dict[str, float] | None:
+        return _best_of_base(evaluator, found, prompts.choose, request.batch_size)
+
+    options = Options(ranks=request.ranks, leading=request.leading, null_draws=request.null_draws, seed=request.seed)
+    return attribute(
+        found,
+        prompts,
+        evaluator,
+        options,
+        folder,
+        most=request.most,
+        watcher=watcher,
+        run_id=manifest.run_id if manifest is not None else None,
+        baseline=baseline,
+    )
+
+
+def _config(manifest: Manifest | None) -> RunConfig | None:
+    if manifest is None or manifest.config is None:
+        return None
+    return run_config.from_dict(dict(manifest.config), "the run's config")
+
+
+def _subject(request: Request) -> Subject:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if request.run is not None:
+        return subject.of_run(request.run, request.base, request.final, request.dtype, device)
+    if request.base is None or request.final is None:
+        raise UsageError("give a RUN, or both --base DIR and --final DIR")
+    return subject.of_folders(request.base, request.final, request.dtype, device)
+
+
+def _prompts(request: Request, config: RunConfig | None) -> HeldOutPrompts:
+    trained_on = _trained_on(config)
+    if request.prompts_file is not None:
+        examples = from_file(request.prompts_file)
+        return divided(examples, request.prompts, str(request.prompts_file), {"train": trained_on})
+    if request.task is not None:
+        return of_task(request.task, request.split, request.prompts)
+    if config is None:
+        raise UsageError(
+            f"{request.run} was recorded by a script of its own and names no task; give --task or --prompts-file"
+        )
+    if config.task.name is not None:
+        return of_task(config.task.name, request.split, request.prompts)
+    return _of_dataset(request, config.task, trained_on)
+
+
+def _of_dataset(request: Request, task: TaskConfig, trained_on: Sequence[str]) -> HeldOutPrompts:
+    if request.split == "choose":
+        raise UsageError(
+            f"the dataset {task.dataset!r} has no split `choose`; name a held-out split with --split (it is divided "
+            "by the "
+            "hash of its prompts: half chooses, half confirms), or give --prompts-file"
+        )
+    # All of the split: which half a prompt belongs to is decided by its hash, not by its place.
+    examples = data.held_out(task, request.split, 1 << 30)
+    return divided(examples, request.prompts, f"{task.dataset}, {request.split}", {"train": trained_on})
+
+
+def _trained_on(config: RunConfig | None) -> Sequence[str]:
+    if config is None:
+        return ()
+    if config.task.name is not None:
+        return tasks.task(config.task.name).split(config.task.split).prompts
+    return [prompt for prompt in data.train_prompts(config.task)["prompt"] if isinstance(prompt, str)]
+
+
+def _scored(config: RunConfig | None) -> Scored:
+    if config is None:
+        return Scored(((rewards.reward(_EXACT), 1.0),))
+    return Scored(tuple((rewards.reward(reward.name), reward.weight) for reward in config.rewards))
+
+
+def _evaluator(request: Request, config: RunConfig | None, scored: Scored, found: Subject) -> Evaluator:
+    grpo: dict[str, Any] = config.grpo if config is not None else {}
+    temperature = float(grpo.get("temperature") or 1.0)
+    length = int(grpo.get("max_completion_length") or 256)
+    only_exact = config is None or [reward.name for reward in config.rewards] == [_EXACT]
+    samples = request.samples if request.samples is not None else MIN_SAMPLES
+    if request.backend == "vllm":
+        from grpodyn.attribution.vllm_engine import VllmSamples, engine  # noqa: PLC0415  # optional
+
+        llm = engine(found.base.place, str(found.model.dtype).removeprefix("torch."))
+        return VllmSamples(llm, found.tokenizer, scored, samples, length, temperature, request.seed)
+    if only_exact and request.samples is None:
+        return ExactAnswers(found.model, found.tokenizer, temperature, request.batch_size)
+    return SampledRewards(
+        found.model, found.tokenizer, scored, samples, length, temperature, request.batch_size, request.seed
+    )
+
+
+def _best_of_base(evaluator: Evaluator, found: Subject, examples: Examples, batch_size: int) -> dict[str, float] | None:
+    """Return the base's best temperature and its accuracy there; None where accuracy is not exact."""
+    if not isinstance(evaluator, ExactAnswers):
+        return None
+    measured = held_out_accuracy(found.model, found.tokenizer, examples, batch_size=batch_size)
+    return {"temperature": measured.best_temperature, "accuracy": measured.best}
