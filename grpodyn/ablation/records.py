@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from grpodyn.trace import strict_json
 
-Phase = Literal["base", "tune", "test"]
+Phase = Literal["base_choose", "base", "tune", "test"]
+"""The base is measured on both splits; learning rates are picked on one, arms compared on the other."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,7 @@ class Job:
     @property
     def key(self) -> str:
         """Hash of all that decides the outcome: two jobs of one key are one training."""
-        seed = None if self.phase == "base" else self.seed
-        split = "test" if self.phase == "base" else self.phase
-        return digest([self.setup_key, self.trains, seed, self.learning_rate, split])
+        return digest([self.setup_key, self.trains, self.seed, self.learning_rate, self.phase])
 
 
 @dataclass(frozen=True)
@@ -71,15 +70,16 @@ class Record:
     best_temperature: float
     best: float
     """At the best temperature of a grid."""
+    by_temperature: Mapping[str, float]
+    """Temperature → accuracy; "0" is greedy."""
     pass_at: Mapping[str, float]
     """k → chance that one of k samples is right."""
     kl: float
     """Forward KL of the base to the trained model on the task's prompts, nats a token."""
-    entropy: float
-    """Mean entropy of the next token along the model's own right answers, nats."""
+    skill_gain: float
+    """Accuracy minus the base's at the temperature at which the base is as sure (same mean token entropy)."""
     curve: tuple[tuple[int, float], ...]
     """(step, accuracy at T=1 on the tuning split)."""
-    steps: int
     seconds: float
     cpu_seconds: float
     error: str | None

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from peft import LoraConfig
 from transformers import PrinterCallback
-from trl import GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer
 
 from grpodyn import rewards
 from grpodyn.config.batching import batch_plan, world_size
@@ -57,7 +58,8 @@ def build_trainer(
     held_out = None
     if config.evaluate is not None:
         held_out = data.held_out(config.task, config.evaluate.split, config.evaluate.prompts)
-    reward_functions: list[Callable[..., Any]] = [rewards.reward(reward.name) for reward in config.rewards]
+    for reward in config.rewards:
+        rewards.reward(reward.name)  # a name that does not exist is found before the model is loaded
     tokenizer = loading.load_tokenizer(config.model)
     model = loading.load_model(config.model)
     recorder = Recorder(
@@ -71,6 +73,30 @@ def build_trainer(
         },
     )
     try:
+        trainer = assemble(config, arguments, model, tokenizer, prompts, lora, [*before_recorder, recorder])
+    except ConfigError:
+        _remove_if_empty(run_dir / FOLDER, run_dir)
+        raise
+    return Training(trainer, recorder, held_out)
+
+
+def assemble(
+    config: RunConfig,
+    arguments: GRPOConfig,
+    model: Any,
+    tokenizer: Any,
+    prompts: Any,
+    lora: LoraConfig | None,
+    callbacks: Sequence[Any],
+) -> Any:
+    """Return TRL's trainer for parts that are already loaded; several runs can share a tokenizer and prompts.
+
+    Raises:
+        ConfigError: TRL refuses the parts.
+        UnknownNameError: there is no such reward.
+    """
+    reward_functions: list[Callable[..., Any]] = [rewards.reward(reward.name) for reward in config.rewards]
+    try:
         trainer = GRPOTrainer(
             model=model,
             args=arguments,
@@ -78,13 +104,12 @@ def build_trainer(
             train_dataset=prompts,
             processing_class=tokenizer,
             peft_config=lora,
-            callbacks=[*before_recorder, recorder],
+            callbacks=list(callbacks),
         )
     except (ValueError, ImportError, OSError) as error:
-        _remove_if_empty(run_dir / FOLDER, run_dir)
         raise ConfigError(f"TRL cannot build this run: {' '.join(str(error).split())}") from error
     trainer.remove_callback(PrinterCallback)
-    return Training(trainer, recorder, held_out)
+    return trainer
 
 
 def _remove_if_empty(*folders: Path) -> None:

@@ -1,0 +1,202 @@
+"""A base model, its task and its measurements, loaded once; trains one arm after the other from it."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import importlib.metadata
+import math
+import resource
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from grpodyn.ablation.cooling import CooledBase
+from grpodyn.ablation.drift import BaseCompletions, forward_kl, sample_base
+from grpodyn.ablation.measuring import Curve, Measured, measure
+from grpodyn.ablation.protocol import Measure
+from grpodyn.ablation.records import Job, Phase, Record, digest
+from grpodyn.ablation.temperature import learn_temperature
+from grpodyn.config import run as run_config
+from grpodyn.config.batching import TRL_DEFAULTS
+from grpodyn.config.run import ModelConfig, RunConfig
+from grpodyn.errors import ConfigError
+from grpodyn.evaluation import exact_accuracy
+from grpodyn.recording.checkpoint_files import CheckpointFiles
+from grpodyn.tasks import Examples
+from grpodyn.trace.manifest import utc_now
+from grpodyn.training import data, loading
+from grpodyn.training.arguments import grpo_arguments, lora_arguments
+from grpodyn.training.build import assemble
+from grpodyn.training.quiet import quiet_libraries
+
+_PACKAGES = ("grpodyn", "torch", "transformers", "trl", "peft")
+_DRIFT_PROMPTS = 256
+
+
+def setup_of(config: RunConfig, measurement: Measure) -> dict[str, Any]:
+    """Return what the trainings of one task have in common, as plain values: their results compare if it is equal.
+
+    Raises:
+        ConfigError: the model, the prompts or a split cannot be found.
+        UnknownNameError: there is no such task or split.
+    """
+    common = config.model_copy(update={"lora": None, "seed": 0, "evaluate": None})
+    plain = common.to_record()
+    plain["grpo"].pop("learning_rate", None)
+    plain.pop("record")
+    prompts = data.train_prompts(config.task)
+    splits = {
+        config.task.split: _hash(prompts["prompt"], prompts["answer"] if "answer" in prompts.column_names else [])
+    }
+    for split in (measurement.tuning_split, measurement.split):
+        examples = data.held_out(config.task, split, measurement.prompts)
+        splits[split] = _hash(examples.prompts, examples.answers)
+        shared = set(examples.prompts) & {str(prompt) for prompt in prompts["prompt"]}
+        if shared:
+            raise ConfigError(
+                f"{len(shared)} prompts of the split {split!r} are also trained on (the first: {min(shared)!r}); "
+                "what was trained on is not held out"
+            )
+    return {
+        "config": plain,
+        "measure": measurement.model_dump(mode="json"),
+        "model_sha256": fingerprint(config.model),
+        "splits": splits,
+    }
+
+
+def fingerprint(model: ModelConfig) -> str:
+    """Return a hash of a local model's weights, or a hub model's name and revision.
+
+    Raises:
+        ConfigError: the path can only be a folder, and there is no model in it.
+    """
+    folder = Path(loading.model_location(model))
+    if folder.is_dir():
+        return digest(CheckpointFiles(folder).sha256())
+    return f"{model.path}@{model.revision or 'main'}"
+
+
+class Bench:
+    """Trains and measures the jobs of one setup."""
+
+    def __init__(self, setup: Mapping[str, Any]) -> None:
+        """Load the base and the prompts.
+
+        Raises:
+            ConfigError: as `setup_of`.
+        """
+        self._setup = setup
+        self.config = run_config.from_dict({**setup["config"], "evaluate": None}, "the study's run config")
+        self._measure = Measure.model_validate(setup["measure"])
+        with quiet_libraries():
+            self.tokenizer = loading.load_tokenizer(self.config.model)
+            self.base = loading.load_model(self.config.model)
+            self.base.to(grpo_arguments(self.config, Path(tempfile.gettempdir())).device)
+            self.prompts = data.train_prompts(self.config.task)
+            self._splits = {
+                split: data.held_out(self.config.task, split, self._measure.prompts)
+                for split in (self._measure.tuning_split, self._measure.split)
+            }
+        self._curve_examples = self._splits[self._measure.tuning_split].head(self._measure.curve_prompts)
+
+        self._cooled: CooledBase | None = None
+        self._completions: BaseCompletions | None = None
+
+    def examples(self, phase: Phase) -> tuple[str, Examples]:
+        """Return the split that a job is measured on: only what is tested sees the one that arms are compared on."""
+        split = self._measure.tuning_split if phase in ("tune", "base_choose") else self._measure.split
+        return split, self._splits[split]
+
+    def run(self, job: Job) -> Record:
+        """Train and measure one job. The base stays as it is.
+
+        Raises:
+            ConfigError: TRL or PEFT refuses the job.
+        """
+        started, cpu = time.perf_counter(), _cpu_seconds()
+        with quiet_libraries():
+            model, curve = self._trained(job) if job.trains else (self.base, self._start())
+            split, examples = self.examples(job.phase)
+            measured = measure(model, self.tokenizer, examples)
+            kl, skill = self._beside_base(model, measured, examples) if job.phase == "test" else (math.nan, math.nan)
+        record = Record(
+            key=job.key,
+            setup=job.setup_key,
+            task=job.task,
+            arm=job.arm,
+            phase=job.phase,
+            seed=job.seed,
+            power=job.power,
+            learning_rate=job.learning_rate,
+            parameters=job.parameters,
+            split=split,
+            split_sha256=str(self._setup["splits"][split]),
+            prompts=len(examples),
+            accuracy=measured.accuracy,
+            greedy=measured.by_temperature[0.0],
+            best_temperature=measured.best_temperature,
+            best=measured.by_temperature[measured.best_temperature],
+            by_temperature={f"{t:g}": value for t, value in measured.by_temperature.items()},
+            pass_at=measured.pass_at,
+            kl=kl,
+            skill_gain=skill,
+            curve=tuple(curve),
+            seconds=time.perf_counter() - started,
+            cpu_seconds=_cpu_seconds() - cpu,
+            error=None,
+            created_at=utc_now(),
+            versions={name: importlib.metadata.version(name) for name in _PACKAGES},
+        )
+        del model
+        gc.collect()
+        return record
+
+    def _trained(self, job: Job) -> tuple[Any, list[tuple[int, float]]]:
+        grpo = {**self.config.grpo, "learning_rate": job.learning_rate, "save_strategy": "no"}
+        config = self.config.model_copy(update={"grpo": grpo, "seed": job.seed, "lora": job.trains.get("lora")})
+        model = copy.deepcopy(self.base)
+        if job.trains.get("temperature"):
+            learn_temperature(model)
+        curve = Curve(self._measure.curve_every, self._curve_accuracy)
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = grpo_arguments(config, Path(folder))
+            lora = lora_arguments(config)
+            trainer = assemble(config, arguments, model, self.tokenizer, self.prompts, lora, [curve])
+            count = sum(p.numel() for p in trainer.model.parameters() if p.requires_grad)
+            if count != job.parameters:
+                raise ConfigError(f"{job.arm} trains {count} parameters where {job.parameters} were planned")
+            trainer.train()
+        if not all(bool(p.isfinite().all()) for p in trainer.model.parameters() if p.requires_grad):
+            raise ConfigError(f"{job.arm} at learning rate {job.learning_rate:g} has diverged: weights are not finite")
+        return trainer.model, curve.points
+
+    def _start(self) -> list[tuple[int, float]]:
+        return [(0, self._curve_accuracy(self.base))]
+
+    def _curve_accuracy(self, model: Any) -> float:
+        examples = self._splits[self._measure.tuning_split].head(self._measure.curve_prompts)
+        return exact_accuracy(model, self.tokenizer, examples.prompts, examples.answers)
+
+    def _beside_base(self, model: Any, measured: Measured, examples: Examples) -> tuple[float, float]:
+        """Return the drift from the base, and the gain over the base made as sure as the model."""
+        prompts = examples.head(_DRIFT_PROMPTS).prompts
+        tokens = int(self.config.grpo.get("max_completion_length") or TRL_DEFAULTS["max_completion_length"])
+        if self._completions is None:
+            self._completions = sample_base(self.base, self.tokenizer, prompts, tokens)
+        if self._cooled is None:
+            self._cooled = CooledBase(self.base, self.tokenizer, prompts, tokens)
+        kl = forward_kl(model, self._completions)
+        return kl, self._cooled.skill_gain(model, measured.accuracy, examples)
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _hash(prompts: Iterable[str], answers: Iterable[str]) -> str:
+    return digest([list(map(str, prompts)), list(map(str, answers))])
