@@ -235,6 +235,8 @@ def sample(d: Draft, scenario: str) -> SimulatedRun:
     stacked = np.stack(list(parts.values()), axis=-1)
     columns = _columns(d, stacked, list(parts), lengths, clipped)
     truth = _truths(d, rates)
+    if d.settings["beta"] > 0 and (columns["frac_reward_zero_std"] == 1).mean() > 0.05:
+        truth.add("update_without_signal")
     columns, steps = _averaged(columns, d.logging)
     run = SimulatedRun(
         scenario,
@@ -579,8 +581,8 @@ def _adapter(d: Draft, moved: bool) -> Tensors:
     steps = np.arange(1, d.n + 1, dtype=np.int64)
     names, kinds, sources = [], [], []
     for layer in range(4):
-        for module in ("q_proj", "v_proj"):
-            base = f"model.layers.{layer}.self_attn.{module}"
+        for place in ("self_attn.q_proj", "self_attn.v_proj", *(("mlp.up_proj", "mlp.down_proj") if moved else ())):
+            base = f"model.layers.{layer}.{place}"
             names += [f"{base}.weight", f"{base}.lora_A", f"{base}.lora_B"]
             kinds += ["linear", "lora_factor", "lora_factor"]
             sources += ["lora", "factor", "factor"]

@@ -1,0 +1,1 @@
+"""One rule a file; `grpodyn.diagnosis.rule.rules` finds them."""
