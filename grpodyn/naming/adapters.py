@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from grpodyn.naming.canonical import canonical_name
 from grpodyn.naming.place import place
 from grpodyn.naming.quantized import CODED_BUFFERS
+from grpodyn.naming.shards import Share, whole_shape
 from grpodyn.spectra.lowrank import LowRank, difference
 
 
@@ -68,10 +69,14 @@ class Unmeasured:
     stack: str = ""
 
 
-def adapters(model: nn.Module) -> tuple[list[Adapter], list[Unmeasured]]:
+def adapters(model: nn.Module, split: Mapping[int, Share] | None = None) -> tuple[list[Adapter], list[Unmeasured]]:
     """Return the active, trainable LoRA adapters of a model, and those whose effective update has no thin factors.
 
     A frozen copy beside the active adapter (TRL keeps one as `ref`) is not active, and is no row.
+
+    Args:
+        model: the live model.
+        split: what this rank holds of each parameter that is split among ranks, by its id.
     """
     found: list[Adapter] = []
     unmeasured: list[Unmeasured] = []
@@ -84,7 +89,8 @@ def adapters(model: nn.Module) -> tuple[list[Adapter], list[Unmeasured]]:
             if factors is None or not factors[0][1].requires_grad:
                 continue
             base_name, base_leaf, base_weight = _base(name, layer)
-            why = _obstacle(layer, adapter, base_weight, factors)
+            shapes = [whole_shape(factor, split or {}) for _, factor in factors]
+            why = _obstacle(layer, adapter, base_weight, shapes)
             if why is not None:
                 where = place(model, factors[0][0], tuple(factors[0][1].shape))
                 what = f"effective update of {base_name} (adapter {adapter!r})"
@@ -160,20 +166,15 @@ def _base(name: str, layer: Any) -> tuple[str, str, Tensor]:
     return f"{canonical_name(name)}.{target}", leaf, weight
 
 
-def _obstacle(
-    layer: Any,
-    adapter: str,
-    base_weight: Tensor,
-    factors: tuple[tuple[str, nn.Parameter], tuple[str, nn.Parameter]],
-) -> str | None:
+def _obstacle(layer: Any, adapter: str, base_weight: Tensor, factors: Sequence[tuple[int, ...]]) -> str | None:
     """Return why scale·B·A is not the adapter's effective update, or None."""
     variant = getattr(layer, "lora_variant", {}).get(adapter)
     if variant is not None:
         return f"the adapter is a {type(variant).__name__}, whose update is not scale·B·A and has full rank"
     if adapter in getattr(layer, "lora_magnitude_vector", {}):
         return "the adapter is a DoRA, whose update is not scale·B·A and has full rank"
-    if any(factor.dim() != 2 for _, factor in factors):
-        return f"factors of shape {tuple(factors[0][1].shape)} are no matrices (a convolution)"
+    if any(len(shape) != 2 for shape in factors):
+        return f"factors of shape {factors[0]} are no matrices (a convolution)"
     if not base_weight.is_floating_point() and getattr(layer, "num_experts", 1) > 1:
         return f"the experts are stored as {base_weight.dtype}"
     return None

@@ -16,7 +16,7 @@ from grpodyn.naming.canonical import canonical_name
 from grpodyn.naming.matrices import Matrices, matrices_of
 from grpodyn.naming.place import Place, head_of, place
 from grpodyn.naming.quantized import Coded, coded, coded_buffers, is_helper
-from grpodyn.naming.shards import Share
+from grpodyn.naming.shards import Share, local, whole_shape
 from grpodyn.trace.schema import TensorInfo
 
 
@@ -39,15 +39,29 @@ class Effective:
     adapters: tuple[Adapter, ...]
     coded: Coded | None = None
     """The frozen weight under the adapters, where it is stored as codes."""
+    is_split: bool = False
+    """Whether the factors are split among ranks: then the rank that measures puts them together first."""
+    base_share: Share | None = None
+    """What this rank holds of the frozen weight, where that is split among ranks."""
+    rank: int = 0
+    """Columns of all adapters' factors together."""
 
     @property
     def base_weight(self) -> Tensor:
         """The frozen weight under the adapters, as it is stored."""
         return self.adapters[0].base_weight
 
+    @property
+    def is_base_known(self) -> bool:
+        """Whether the frozen weight's values can be had: where it is codes, from something that decodes them."""
+        # What decodes codes takes them for all there are.
+        return self.coded is None or (self.coded.is_known and self.base_share is None)
+
     def base_values(self) -> Tensor | None:
-        """Return the frozen weight under the adapters; None where it is stored as codes that nothing decodes."""
-        return self.base_weight if self.coded is None else self.coded.values()
+        """Return what this rank holds of the frozen weight under the adapters; None where that is not known."""
+        if self.coded is not None:
+            return self.coded.values() if self.is_base_known else None
+        return local(self.base_weight)
 
 
 @dataclass(frozen=True)
@@ -59,10 +73,12 @@ class Frozen:
     stack: str
     coded: Coded | None = None
     """Where it is stored as codes, what decodes them."""
+    share: Share | None = None
+    """What this rank holds of it, where it is split among ranks."""
 
     def values(self) -> Tensor | None:
-        """Return its values; None where it is stored as codes that nothing decodes."""
-        return self.parameter if self.coded is None else self.coded.values()
+        """Return what this rank holds of it; None where it is stored as codes that nothing decodes."""
+        return local(self.parameter) if self.coded is None else self.coded.values()
 
 
 @dataclass(frozen=True)
@@ -94,9 +110,10 @@ def take_inventory(model: nn.Module, shares: Mapping[int, Share] | None = None) 
         NameCollisionError: two parameters collapse into one canonical name.
     """
     _refuse_collisions(model)
+    split = shares or {}
     factors, unused = dict(factor_names(model)), _unused(model)
     head = head_of(model)
-    effective, unmeasured = _effective(model, head)
+    effective, unmeasured = _effective(model, head, split)
     adapted = {id(entry.base_weight) for entry in effective}
     stored: list[Stored] = []
     frozen: list[Frozen] = []
@@ -107,11 +124,12 @@ def take_inventory(model: nn.Module, shares: Mapping[int, Share] | None = None) 
             continue
         seen.add(identity)
         name = factors.get(live_name, canonical_name(live_name))
-        share = (shares or {}).get(id(parameter)) if parameter.requires_grad else None
-        shape = tuple(parameter.shape) if share is None else share.shape
+        shape = whole_shape(parameter, split)
         where = place(model, live_name, shape, head)
         leaf = live_name.rsplit(".", 1)[-1]
         codes = coded(where.owner, leaf)
+        # A part of the codes is nothing that could be decoded, or added.
+        share = split.get(id(parameter)) if codes is None else None
         why = sharding(parameter, live_name) if share is None else None
         if why is None and codes is not None and parameter.requires_grad:
             why = f"{codes.why}: the step of a code is no step of a weight"
@@ -121,7 +139,7 @@ def take_inventory(model: nn.Module, shares: Mapping[int, Share] | None = None) 
             info = _info(name, leaf, shape, parameter, where, live_name in factors)
             stored.append(Stored(info, parameter, live_name, share))
         elif where.layer >= 0 and id(parameter) not in adapted and not is_helper(where.owner, leaf):
-            frozen.append(Frozen(parameter, where.layer, where.stack, codes))
+            frozen.append(Frozen(parameter, where.layer, where.stack, codes, share))
     frozen += _frozen_buffers(model, adapted)
     unmeasured += _undecodable(frozen, effective)
     return Inventory(stored, effective, frozen, unmeasured)
@@ -140,17 +158,21 @@ def _frozen_buffers(model: nn.Module, adapted: set[int]) -> list[Frozen]:
 
 def _undecodable(frozen: list[Frozen], effective: list[Effective]) -> list[Unmeasured]:
     """Return which layers have a norm that is not known, because weights are codes that nothing here decodes."""
-    places = [(entry.coded, entry.layer, entry.stack) for entry in frozen]
-    places += [(entry.coded, entry.info.layer, entry.info.stack) for entry in effective]
+    places = [(entry.coded, False, entry.layer, entry.stack) for entry in frozen]
+    places += [(e.coded, e.base_share is not None, e.info.layer, e.info.stack) for e in effective]
     unknown = Counter(
-        (layer, stack, f"{codes.why}, which {type(codes.owner).__name__} does not decode")
-        for codes, layer, stack in places
-        if codes is not None and not codes.is_known
+        (layer, stack, f"{codes.why}, " + ("of which this rank holds a part" if split else _decodes_not(codes)))
+        for codes, split, layer, stack in places
+        if codes is not None and (split or not codes.is_known)
     )
     return [
         Unmeasured(f"norms of {count} frozen weights of {stack}.{layer}", why, layer, stack)
         for (layer, stack, why), count in unknown.items()
     ]
+
+
+def _decodes_not(codes: Coded) -> str:
+    return f"which {type(codes.owner).__name__} does not decode"
 
 
 def sharding(parameter: Tensor, live_name: str) -> str | None:
@@ -174,11 +196,15 @@ def _no_real_values(parameter: Tensor) -> str | None:
     return None
 
 
-def _effective(model: nn.Module, head: nn.Module | None) -> tuple[list[Effective], list[Unmeasured]]:
-    found, unmeasured = adapters(model)
+def _effective(
+    model: nn.Module, head: nn.Module | None, split: Mapping[int, Share]
+) -> tuple[list[Effective], list[Unmeasured]]:
+    found, unmeasured = adapters(model, split)
     by_base: dict[str, list[Adapter]] = {}
     for adapter in found:
-        why = sharding(adapter.a, adapter.a_name) or sharding(adapter.b, adapter.b_name)
+        parts = ((adapter.a, adapter.a_name), (adapter.b, adapter.b_name), (adapter.base_weight, adapter.a_name))
+        reasons = (sharding(part, name) for part, name in parts if id(part) not in split and not part.is_meta)
+        why = next((reason for reason in reasons if reason is not None), None)
         if why is not None:
             where = place(model, adapter.a_name, tuple(adapter.a.shape))
             unmeasured.append(Unmeasured(f"effective update of {adapter.base_name}", why, where.layer, where.stack))
@@ -187,21 +213,31 @@ def _effective(model: nn.Module, head: nn.Module | None) -> tuple[list[Effective
     entries = []
     for name, group in by_base.items():
         first = group[0]
-        shape = tuple(first.base_weight.shape) if first.base_weight.dim() > 1 else _dense_shape(first)
+        shape, dense = whole_shape(first.base_weight, split), _dense_shape(first, split)
         # A quantised weight is packed: its shape is that of the factors' product.
-        if prod(shape) != first.experts * first.a.shape[-1] * first.b.shape[0] and first.experts == 1:
-            shape = _dense_shape(first)
+        if len(shape) < 2 or (prod(shape) != prod(dense) and first.experts == 1):
+            shape = dense
         # Codes may lie under another name: what they stand for is the weight.
         target = name.rsplit(".", 1)[-1]
         where = place(model, f"{_base_path(model, first.module_name)}.{target}", shape, head)
         as_matrices = matrices_of(where.owner, target, shape, where.kind)
         info = _described(name, where.module, where.kind, "lora", where, as_matrices, first.a)
-        entries.append(Effective(info, tuple(group), coded(where.owner, first.base_leaf)))
+        factors = [factor for adapter in group for factor in (adapter.a, adapter.b)]
+        entries.append(
+            Effective(
+                info,
+                tuple(group),
+                coded(where.owner, first.base_leaf),
+                is_split=any(id(factor) in split for factor in factors),
+                base_share=split.get(id(first.base_weight)),
+                rank=sum(whole_shape(adapter.b, split)[-1] for adapter in group),
+            )
+        )
     return entries, unmeasured
 
 
-def _dense_shape(adapter: Adapter) -> tuple[int, ...]:
-    return adapter.b.shape[0], adapter.a.shape[-1]
+def _dense_shape(adapter: Adapter, split: Mapping[int, Share]) -> tuple[int, ...]:
+    return whole_shape(adapter.b, split)[0], whole_shape(adapter.a, split)[-1]
 
 
 def _base_path(model: nn.Module, module_name: str) -> str:

@@ -6,8 +6,7 @@ its hooks away again. It runs on this rank alone, so a model whose layers are sp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from grpodyn.naming.canonical import canonical_name
 from grpodyn.naming.inventory import sharding
 from grpodyn.probe import Need
+from grpodyn.recording.plain_forward import plain_forward
 from grpodyn.recording.plan import LayerMap
 from grpodyn.spectra.norms import squared_norm
 
@@ -34,12 +34,20 @@ class Activations:
         tokenizer: the trainer's; None where it has none.
         prompts: texts; None for the first prompts of the first generation batch.
         limit: bytes of h_0 (float32, on the CPU); what does not fit is cut off the prompts.
+        together: lets the other ranks run the model on the same inputs, where it is split among them; tells if they do.
     """
 
     def __init__(
-        self, model: nn.Module, layers: LayerMap, tokenizer: Any, prompts: Sequence[str] | None, limit: int
+        self,
+        model: nn.Module,
+        layers: LayerMap,
+        tokenizer: Any,
+        prompts: Sequence[str] | None,
+        limit: int,
+        together: Callable[[dict[str, Tensor]], bool] | None = None,
     ) -> None:
         self._model = _bare(model)
+        self._together = together
         self._layers = len(layers.layers)
         self._blocks = _blocks(self._model, layers)
         self._tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
@@ -94,7 +102,9 @@ class Activations:
             return "the model has no stack of blocks"
         if self._tokens < 1:
             return "not one token of every block fits into record.activation_limit; raise it"
-        if any(sharding(parameter, name) for name, parameter in self._model.named_parameters()):
+        # Forwards of models that DeepSpeed has partitioned have never been tried.
+        alone = self._together is None or any(hasattr(own, "ds_shape") for own in self._model.parameters())
+        if alone and any(sharding(own, name) for name, own in self._model.named_parameters()):
             return "the model is spread over ranks, and a forward of one rank alone would wait for the others"
         if any(hasattr(module, "_orig_mod") or module._compiled_call_impl for module in self._model.modules()):
             return "the model is compiled: a forward of another shape could change its code"
@@ -128,41 +138,29 @@ class Activations:
 
     def _forward(self, receive: Any) -> None:
         mask = self._inputs["attention_mask"].bool()
+        # Where ranks run together, what is raised between two layers would keep the others waiting for the next one.
+        held: dict[int, Tensor] = {}
+        take_now = receive if self._together is None else held.__setitem__
 
         def hook(layer: int) -> Any:
             def take(module: nn.Module, arguments: Any, output: Any) -> None:
                 hidden = output[0] if isinstance(output, tuple | list) else output
                 if isinstance(hidden, Tensor) and hidden.shape[:-1] == mask.shape:
-                    receive(layer, hidden.detach()[mask].to("cpu", torch.float32))
+                    take_now(layer, hidden.detach()[mask].to("cpu", torch.float32))
 
             return take
 
+        if self._together is not None and not self._together(self._inputs):
+            self.unavailable = "the other ranks do not run the model with this one"
+            return
         handles = [block.register_forward_hook(hook(layer)) for layer, block in self._blocks.items()]
         try:
-            with torch.no_grad(), _evaluating(self._model), _unchanged_generators(mask.device):
-                self._model(**self._inputs, use_cache=False)
+            plain_forward(self._model, self._inputs)
         finally:
             for handle in handles:
                 handle.remove()
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Put every module into evaluation mode, and each back into its own: `train()` of some does more than that."""
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        for module, _ in modes:
-            module.training = False
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
-
-
-@contextmanager
-def _unchanged_generators(device: torch.device) -> Iterator[None]:
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else [], device_type="cuda"):
-        yield
+        while held:
+            receive(*held.popitem())
 
 
 def _bare(model: nn.Module) -> nn.Module:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from grpodyn.naming.inventory import Effective, Inventory
 from grpodyn.probe import Need
@@ -17,14 +19,25 @@ from grpodyn.recording.tracked import Tracked
 from grpodyn.spectra.lowrank import LowRank
 from grpodyn.trace.schema import TensorInfo
 
+if TYPE_CHECKING:
+    from grpodyn.recording.shard_gathering import Gathering
+    from grpodyn.recording.shard_lead import Lead
+
 DISPLACEMENT: Subject = frozenset({Need.DELTA})
 STEP: Subject = frozenset({Need.STEP})
 WEIGHTS: Subject = frozenset({Need.BASE_WEIGHT, Need.DELTA})
 """W_0 and W_t themselves."""
 
 
-def candidates(plan: Plan, inventory: Inventory, tracked: Tracked) -> list[Candidate]:
-    """Return every matrix of a sweep in the order of the tensor axis; what belongs to one tensor is taken together."""
+def candidates(plan: Plan, inventory: Inventory, tracked: Tracked, lead: Lead | None = None) -> list[Candidate]:
+    """Return every matrix of a sweep in the order of the tensor axis; what belongs to one tensor is taken together.
+
+    Args:
+        plan: which probes.
+        inventory: what is measured.
+        tracked: copies what this rank holds whole.
+        lead: puts together what is split among ranks; None where nothing is.
+    """
     subjects = sorted(plan.subjects(), key=sorted)
     rows = [row for row, info in enumerate(inventory.infos) if plan.has_spectrum(info)]
     return [
@@ -32,7 +45,7 @@ def candidates(plan: Plan, inventory: Inventory, tracked: Tracked) -> list[Candi
         for row in rows
         for subject in subjects
         if subject != WEIGHTS or has_vectors(plan, inventory.infos[row])
-        for candidate in _of_row(row, subject, inventory, tracked)
+        for candidate in _of_row(row, subject, inventory, tracked, lead)
     ]
 
 
@@ -41,31 +54,50 @@ def has_vectors(plan: Plan, info: TensorInfo) -> bool:
     return min(info.rows, info.cols) <= plan.config.decomposition_limit
 
 
-def _of_row(row: int, subject: Subject, inventory: Inventory, tracked: Tracked) -> list[Candidate]:
+def _of_row(row: int, subject: Subject, inventory: Inventory, tracked: Tracked, lead: Lead | None) -> list[Candidate]:
     info = inventory.infos[row]
     stored = len(inventory.stored)
     if row >= stored:
-        entry = inventory.effective[row - stored]
-        if subject == WEIGHTS:
-            size = 8 * info.rows * info.cols
-            return [Candidate(row, size, partial(_adapted, entry, tracked.start_of), subject)]
-        before = tracked.start_of if subject == DISPLACEMENT else tracked.previous_of
-        rank = sum(2 * adapter.b.shape[-1] for adapter in entry.adapters)
-        return [Candidate(row, 8 * rank * (info.rows + info.cols), partial(_thin, entry, before), subject)]
+        return _of_adapted(row, row - stored, subject, inventory, tracked, lead)
+    source: Tracked | Gathering = tracked
     if inventory.stored[row].share is not None:
         # No rank holds the matrix.
-        return []
-    if not (tracked.has_previous(row) if subject == STEP else tracked.has_start(row)):
+        if lead is None:
+            return []
+        source = lead.gathering
+    if not (source.has_previous(row) if subject == STEP else source.has_start(row)):
         return []
     copies: dict[Subject, Callable[[int, int | None], Matrix | None]] = {
-        DISPLACEMENT: tracked.delta_of,
-        STEP: tracked.step_of,
-        WEIGHTS: tracked.weights_of,
+        DISPLACEMENT: source.delta_of,
+        STEP: source.step_of,
+        WEIGHTS: source.weights_of,
     }
     size = info.rows * info.cols * (8 if info.dtype == "float64" else 4) * (2 if subject == WEIGHTS else 1)
     # Each expert of a stack is copied by itself: a stack may be larger than every limit.
     experts = range(info.matrices) if info.matrices > 1 else (None,)
     return [Candidate(row, size, partial(copies[subject], row, expert), subject) for expert in experts]
+
+
+def _of_adapted(
+    row: int, place: int, subject: Subject, inventory: Inventory, tracked: Tracked, lead: Lead | None
+) -> list[Candidate]:
+    info, entry = inventory.infos[row], inventory.effective[place]
+    base: Callable[[], Tensor | None] = entry.base_values
+    if entry.base_share is not None:
+        base = _nothing if lead is None else partial(lead.gathering.base_of, place)
+    before = tracked.previous_of if subject == STEP else tracked.start_of
+    thin: Callable[[], LowRank | None] = partial(_thin, entry, before)
+    if entry.is_split:
+        if lead is None:
+            return []
+        thin = partial(lead.adapters.thin, place, since_start=subject != STEP)
+    if subject == WEIGHTS:
+        return [Candidate(row, 8 * info.rows * info.cols, partial(_adapted, entry, thin, base), subject)]
+    return [Candidate(row, 16 * entry.rank * (info.rows + info.cols), thin, subject)]
+
+
+def _nothing() -> None:
+    return None
 
 
 @torch.no_grad()
@@ -75,13 +107,15 @@ def _thin(entry: Effective, before: Value) -> LowRank | None:
 
 
 @torch.no_grad()
-def _adapted(entry: Effective, start: Value) -> Weights | None:
+def _adapted(
+    entry: Effective, change_since_start: Callable[[], LowRank | None], base_values: Callable[[], Tensor | None]
+) -> Weights | None:
     """Return the frozen weight, and what the adapters have made of it; None where that is not known."""
-    thin, base = change(entry, lambda factor: factor.detach(), start), entry.base_values()
-    if thin is None or base is None or base.dim() != 2:
+    thin, base = change_since_start(), base_values()
+    if thin is None or base is None or base.dim() != 2 or not entry.is_base_known:
         return None
     before = base.detach().to("cpu", torch.float64)
-    delta = (thin.left @ thin.right).to("cpu")
+    delta = thin.left @ thin.right
     # Adapters are (out, in); some layers store their weight the other way round.
     transposed = entry.info.layout.startswith("in_out") or tuple(before.shape) != tuple(delta.shape)
     return Weights(before, before + (delta.T if transposed else delta))

@@ -14,13 +14,18 @@ from grpodyn.recording.measurement import OF_DISPLACEMENT, Measurement
 from grpodyn.recording.opening import Start
 from grpodyn.recording.optimizers import IntendedSteps
 from grpodyn.recording.plan import Plan
-from grpodyn.recording.ranks import Ranks
+from grpodyn.recording.probe_values import frozen_squares
+from grpodyn.recording.ranks import Answers, Ranks, Task
 from grpodyn.recording.reference import copy_shares
+from grpodyn.recording.saving import whole_state
+from grpodyn.recording.shard_forwards import join_forward
+from grpodyn.recording.shard_gathering import Gathering
+from grpodyn.recording.shard_sums import added, added_frozen
 from grpodyn.trace.manifest import RunStatus
 
 
 class Follower:
-    """Has the events of a `Session`, and enters each sum over ranks that the first rank's session enters.
+    """Has the events of a `Session`, and does at each of its meetings what the first rank's session asks for.
 
     Args:
         config: what is measured.
@@ -38,14 +43,22 @@ class Follower:
         # The boundary logs what fails; the first rank notes on which rank that was.
         self.boundary = Boundary(lambda where, why: None)
         self._ranks = ranks
-        self._trainer = start.trainer
+        self._model, self._trainer = start.model, start.trainer
         self._plan = Plan(config, first=start.step + 1, last=start.last)
-        inventory = select(take_inventory(start.model, ranks.shares), config.only, config.skip)
-        self.names = [info.name for info in inventory.infos]
+        self._inventory = select(take_inventory(start.model, ranks.shares), config.only, config.skip)
+        self.names = [info.name for info in self._inventory.infos]
         """Entries of the tensor axis."""
-        reference = copy_shares(inventory.stored, config.base_limit, ranks.size, start_step=start.step)
-        self._measurement = Measurement(inventory, reference, start.optimizer, self._plan.needs(), config.copy_limit)
+        stored = self._inventory.stored
+        reference = copy_shares(stored, config.base_limit, ranks.size, start_step=start.step)
+        self._measurement = Measurement(
+            self._inventory, reference, start.optimizer, self._plan.needs(), config.copy_limit
+        )
+        self._gathering = Gathering(ranks, self._inventory, self._measurement, self.boundary)
+        self.table = self._gathering.table
+        """What the other ranks are to know of this one."""
         self._needs: frozenset[Need] = frozenset()
+        self._copies_next = False
+        self._is_first_step = True
         self._in_step = False
         self._done = 0
 
@@ -61,27 +74,32 @@ class Follower:
     def before_optimizer(self, step: int, hidden: str | None = None) -> None:
         """Read gradients and weights before the optimizer's step."""
         self._in_step = False
+        if self._is_first_step and self._plan.activation_probes:
+            self._attend()
+        self._is_first_step = False
         current = getattr(self._trainer, "optimizer", None)
         if current is not None:
             self.change_optimizer(current)
         due = self._plan.tensor_probes_at(step)
         self._needs = frozenset().union(*(probe.needs for probe in due.values()))
+        if self._copies_next or any(Need.STEP in subject for subject in self._plan.subjects_due(step)):
+            self._needs |= {Need.STEP}
         if hidden is not None:
             self._needs -= {Need.GRADIENT}
         self._measurement.before_step(self._needs, hidden=hidden is not None)
         self._in_step = True
 
     def after_optimizer(self, step: int) -> None:
-        """Add what the optimizer's step did to this rank's parts."""
+        """Measure what the optimizer's step did to this rank's parts."""
         if not self._in_step:
             self._needs = self._needs & OF_DISPLACEMENT
         self._in_step, self._done = False, step
-        self._ranks.measured(self.boundary, self._measurement, self._measurement.after_step, self._needs)
+        self._attend()
 
     def step_ends(self, step: int, *, stopping: bool, saving: bool) -> None:
-        """Add the displacement if this was the last step."""
+        """Help to complete the last step, if this was it."""
         if stopping:
-            self._add_displacement()
+            self._attend()
 
     def change_optimizer(self, optimizer: Any) -> None:
         """Go on with another optimizer of the same model."""
@@ -94,10 +112,42 @@ class Follower:
     def evaluation(self, step: int, metrics: Mapping[str, Any]) -> None:
         """The first rank records its own results."""
 
-    def close(self, status: RunStatus, *, final: bool = True) -> None:
-        """Add the displacement of the last step."""
-        if status == "finished" and final and self._done:
-            self._add_displacement()
+    def save(self, tokenizer: Any) -> None:
+        """Help to save the model."""
+        self._attend()
 
-    def _add_displacement(self) -> None:
-        self._ranks.measured(self.boundary, self._measurement, self._measurement.displacement, OF_DISPLACEMENT)
+    def close(self, status: RunStatus, *, final: bool = True) -> None:
+        """Help to complete the last step."""
+        if status == "finished" and final and not self._in_step and self._done:
+            self._attend()
+
+    def _attend(self) -> None:
+        self._copies_next = bool(self._ranks.attend(self._answers))
+
+    @property
+    def _answers(self) -> Answers:
+        return {
+            Task.STEP_SUMS: self._add_step,
+            Task.DISPLACEMENT_SUMS: self._add_displacement,
+            Task.FROZEN_SUMS: self._add_frozen,
+            Task.PART: self._gathering.send_part,
+            Task.FACTORS: self._gathering.send_factors,
+            Task.FORWARD: self._forward,
+            Task.SAVE: self._save,
+        }
+
+    def _add_step(self, *_: int) -> None:
+        added(self._ranks, self.boundary, self._measurement, self._measurement.after_step, self._needs)
+
+    def _add_displacement(self, *_: int) -> None:
+        added(self._ranks, self.boundary, self._measurement, self._measurement.displacement, OF_DISPLACEMENT)
+
+    def _add_frozen(self, *_: int) -> None:
+        frozen = self._inventory.frozen
+        added_frozen(self._ranks, self.boundary, lambda: frozen_squares(frozen, is_first=False), len(frozen))
+
+    def _forward(self, rows: int, tokens: int, *_: int) -> None:
+        join_forward(self._ranks, self.boundary, self._model, rows, tokens)
+
+    def _save(self, *_: int) -> None:
+        self.boundary.run("parts of the model", whole_state, self._model)

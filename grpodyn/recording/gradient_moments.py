@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import torch
 from torch import Tensor
 
-from grpodyn.naming.shards import local
+from grpodyn.naming.shards import Share, local
 
 SAMPLED = 1024
 """Elements of each tensor, all of a smaller one: means over so many are within some 5 % of those over all."""
@@ -20,16 +21,21 @@ class GradientMoments:
 
     Args:
         parameters: whose gradients are read, each between the clipping and the optimizer's step.
+        shares: what this rank holds of those that are split among ranks, one for each parameter.
     """
 
-    def __init__(self, parameters: Sequence[Tensor]) -> None:
+    def __init__(self, parameters: Sequence[Tensor], shares: Sequence[Share | None] | None = None) -> None:
         self._parameters = list(parameters)
         generator = torch.Generator().manual_seed(_SEED)
         here = [local(parameter) for parameter in self._parameters]
-        self._taken = [_sample(values, generator) for values in here]
+        self._sizes = [values.numel() for values in here]
+        samples = [
+            _sample(values, generator, share) for values, share in zip(here, shares or [None] * len(here), strict=True)
+        ]
+        self._taken = [taken for taken, _ in samples]
+        self._scales = [scale for _, scale in samples]
         self._sums = [torch.zeros(taken.numel(), dtype=torch.float64, device=taken.device) for taken in self._taken]
         self._squares = [torch.zeros((), dtype=torch.float64, device=taken.device) for taken in self._taken]
-        self._sizes = [values.numel() for values in here]
         self._steps = [0] * len(self._parameters)
 
     def add(self) -> None:
@@ -64,7 +70,7 @@ class GradientMoments:
             steps = self._steps[i]
             mean, second = of_sum / steps**2, squares / steps
             # The sample stands for all elements of the tensor.
-            scale = self._sizes[i] / self._taken[i].numel() / (steps - 1)
+            scale = self._scales[i] / (steps - 1)
             signal[i] = scale * (steps * mean - second)
             noise[i] = scale * steps * (second - mean)
             self._sums[i].zero_()
@@ -73,12 +79,20 @@ class GradientMoments:
         return signal, noise
 
 
-def _sample(parameter: Tensor, generator: torch.Generator) -> Tensor:
-    size = parameter.numel()
+def _sample(here: Tensor, generator: torch.Generator, share: Share | None) -> tuple[Tensor, float]:
+    """Return which elements are taken of what this rank holds, and how many elements of the whole each stands for."""
+    size = here.numel() if share is None else prod(share.shape)
     if size <= SAMPLED:
-        return torch.arange(size, device=parameter.device)
+        return torch.arange(here.numel(), device=here.device), 1.0
     # With replacement: a permutation of a large tensor's elements would cost more than everything that follows.
-    return torch.randint(size, (SAMPLED,), generator=generator).to(parameter.device)
+    taken = torch.randint(size, (SAMPLED,), generator=generator)
+    if share is not None:
+        if share.box is None:
+            # Where the part lies is not known: it is sampled by itself.
+            return torch.randint(max(1, here.numel()), (SAMPLED,), generator=generator), here.numel() / SAMPLED
+        # The same elements of the whole as on one process, whichever rank holds them.
+        _, taken = share.box.inside(taken)
+    return taken.to(here.device), size / SAMPLED
 
 
 def _on_cpu(pairs: list[Tensor]) -> list[list[float]]:

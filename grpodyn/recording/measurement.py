@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from grpodyn.naming.inventory import Inventory, Stored
-from grpodyn.naming.shards import local
+from grpodyn.naming.inventory import Inventory
+from grpodyn.naming.shards import Share, counts, local
 from grpodyn.probe import OF_WINDOW, Need
 from grpodyn.recording.adapter_changes import Value, changes
 from grpodyn.recording.gradient_moments import GradientMoments
@@ -46,14 +46,19 @@ class Measurement:
         self._inventory = inventory
         self._reference = reference
         self._live: list[nn.Parameter] = [entry.parameter for entry in inventory.stored]
+        shares = [entry.share for entry in inventory.stored]
         self._batches = batches([local(parameter) for parameter in self._live])
         self.intended = IntendedSteps(optimizer)
-        self.previous = PreviousWeights(self._live, copy_limit) if needs & set(_OF_STEP) else None
+        self.previous = PreviousWeights(self._live, copy_limit, shares) if needs & set(_OF_STEP) else None
         self.tracked = Tracked(inventory, reference, self.previous)
         self._copied = batches(self.previous.copies) if self.previous else []
-        self._moments = GradientMoments(self._live) if needs & OF_WINDOW else None
+        self._moments = GradientMoments(self._live, shares) if needs & OF_WINDOW else None
         self._base_squares: Tensor | None = None
         self._sums = Sums(self.rows)
+        # Split factors are put together first, by whoever has all ranks at hand.
+        self._adapted_here = [(place, e) for place, e in enumerate(inventory.effective) if not e.is_split]
+        self.intended_factors: dict[int, Tensor] = {}
+        """The last intended step of each factor of an adapter, by its id, as this rank holds it."""
         self.without_gradient: list[str] = []
         """Names of tensors that had no gradient at the last step that looked."""
 
@@ -66,16 +71,20 @@ class Measurement:
     def split(self) -> Tensor:
         """Which rows are split among ranks: bool, shape (rows,)."""
         stored = [entry.share is not None for entry in self._inventory.stored]
-        return torch.tensor(stored + [False] * len(self._inventory.effective), dtype=torch.bool)
+        adapted = [entry.is_split or entry.base_share is not None for entry in self._inventory.effective]
+        return torch.tensor(stored + adapted, dtype=torch.bool)
 
-    def counted(self, *, is_first: bool) -> Tensor:
+    def counted(self, need: Need, *, is_first: bool) -> Tensor:
         """Return the rows that this rank's sums count for, among those of all ranks: bool, shape (rows,).
 
         Args:
+            need: what was measured.
             is_first: whether this is the rank that counts what every rank holds whole.
         """
-        stored = [is_first if entry.share is None else self._counts(entry) for entry in self._inventory.stored]
-        return torch.tensor(stored + [is_first] * len(self._inventory.effective), dtype=torch.bool)
+        tensors: list[tuple[Share | None, Tensor]] = [(e.share, e.parameter) for e in self._inventory.stored]
+        # Of an adapted weight the ranks add nothing but the norm of the frozen weight.
+        tensors += [(e.base_share if need in _OF_WEIGHT else None, e.base_weight) for e in self._inventory.effective]
+        return torch.tensor([is_first if s is None else counts(s, tensor) for s, tensor in tensors], dtype=torch.bool)
 
     @torch.no_grad()
     def before_step(self, needs: Iterable[Need], *, hidden: bool = False) -> None:
@@ -89,7 +98,7 @@ class Measurement:
         if self._moments is not None and not hidden:
             self._moments.add()
         self._leave_out_lost()
-        self._sums = Sums(self.rows)
+        self._sums, self.intended_factors = Sums(self.rows), {}
         if Need.GRADIENT in wanted:
             self._gradients()
         if Need.PREVIOUS_WEIGHT in wanted:
@@ -152,9 +161,6 @@ class Measurement:
         sizes = [info.rows * info.cols * info.matrices for info in self._inventory.infos]
         return torch.tensor(sizes, dtype=torch.float64)
 
-    def _counts(self, entry: Stored) -> bool:
-        return entry.share is not None and entry.share.counted and local(entry.parameter).numel() > 0
-
     @property
     def _adapted(self) -> slice:
         return slice(len(self._live), self.rows)
@@ -170,7 +176,7 @@ class Measurement:
 
     def _gradients(self) -> None:
         without = [entry for entry in self._inventory.stored if entry.parameter.grad is None]
-        self.without_gradient = [entry.info.name for entry in without if entry.share is None or self._counts(entry)]
+        self.without_gradient = [e.info.name for e in without if e.share is None or counts(e.share, e.parameter)]
         gradients = [_values(parameter.grad) for parameter in self._live]
         for batch in batches(gradients):
             pairs = [(piece, gradients[piece.index]) for piece in batch]
@@ -203,6 +209,7 @@ class Measurement:
                 piece, step, key = batch[i], steps[i], id(parts[i].parameter)
                 if key in factors:
                     dense[key] = step if piece.start == 0 else torch.cat([dense[key], step])
+        self.intended_factors = dense
         before = self.tracked.copy_of
 
         def after(factor: nn.Parameter) -> Tensor | None:
@@ -240,9 +247,10 @@ class Measurement:
         self._sums.add(need, [piece.index for piece in batch], sums)
 
     def _add_adapted(self, need: Need, after: Value, before: Value) -> None:
-        found = changes(self._inventory.effective, after, before)
+        found = changes([entry for _, entry in self._adapted_here], after, before)
         if found.places:
-            self._sums.add(need, [len(self._live) + place for place in found.places], found.squares)
+            rows = [len(self._live) + self._adapted_here[place][0] for place in found.places]
+            self._sums.add(need, rows, found.squares)
 
     def _bases(self) -> Tensor:
         """Return ‖W_0‖_F² of every row, read once."""

@@ -56,10 +56,11 @@ def left_out(
         why = "they are never formed as dense matrices; their factors have changed fractions of their own"
         out.append(Unmeasured(f"changed fractions of {len(inventory.effective)} effective updates", why))
     matrices = [i for i, entry in enumerate(inventory.stored) if plan.has_spectrum(entry.info)]
-    split = sum(inventory.stored[i].share is not None for i in matrices)
-    if split:
-        why = "their matrices are sharded, and no rank holds one whole"
-        out.append(Unmeasured(f"spectra of {split} tensors", why))
+    shares = [inventory.stored[i].share for i in matrices]
+    unplaced = sum(share is not None and share.box is None for share in shares)
+    if unplaced:
+        why = "their matrices are split among ranks in a way that is not put together here"
+        out.append(Unmeasured(f"spectra of {unplaced} tensors", why))
     sampled = sum(not measurement.tracked.has_previous(i) for i in matrices)
     if sampled and STEP in plan.subjects():
         why = "only sampled rows of the weights before a step fit into record.copy_limit; raise it"

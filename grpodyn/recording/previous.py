@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from grpodyn.naming.shards import local
+from grpodyn.naming.shards import Share, local
 
 _SEED = 20240501
 """Which rows are sampled is fixed, so that two runs of one model compare."""
@@ -22,13 +22,17 @@ class PreviousWeights:
     Args:
         tensors: the live weights.
         limit: bytes of all copies.
+        shares: what this rank holds of tensors that are split among ranks, one for each tensor.
     """
 
-    def __init__(self, tensors: Sequence[Tensor], limit: int) -> None:
+    def __init__(self, tensors: Sequence[Tensor], limit: int, shares: Sequence[Share | None] | None = None) -> None:
         # Not detached: a detached tensor would stay with the old values when a parameter is given other storage.
         self._tensors = list(tensors)
         here = [local(tensor) for tensor in self._tensors]
-        self._rows = _sampled_rows(here, limit)
+        wholes = shares or [None] * len(here)
+        # A part of a matrix may be flat.
+        dims = [held.dim() if share is None else len(share.shape) for held, share in zip(here, wholes, strict=True)]
+        self._rows = _sampled_rows(here, limit, [i for i, count in enumerate(dims) if count > 1])
         self.copies = [
             torch.empty_like(tensor)
             if rows is None
@@ -73,10 +77,9 @@ class PreviousWeights:
         return "copy" if rows is None else f"{len(rows)} sampled of {local(self._tensors[index]).shape[0]} rows"
 
 
-def _sampled_rows(tensors: list[Tensor], limit: int) -> list[Tensor | None]:
+def _sampled_rows(tensors: list[Tensor], limit: int, matrices: list[int]) -> list[Tensor | None]:
     sizes = [tensor.numel() * tensor.element_size() for tensor in tensors]
-    matrices = [i for i, tensor in enumerate(tensors) if tensor.dim() > 1]
-    left = limit - sum(size for size, tensor in zip(sizes, tensors, strict=True) if tensor.dim() <= 1)
+    left = limit - (sum(sizes) - sum(sizes[i] for i in matrices))
     cap = _equal_share([sizes[i] for i in matrices], left)
     generator = torch.Generator().manual_seed(_SEED)
     sampled: list[Tensor | None] = [None] * len(tensors)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import prod
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from grpodyn.naming.inventory import Frozen
+from grpodyn.naming.shards import counts
 from grpodyn.probe import FloatArray, Need, TensorProbe
 from grpodyn.recording.plan import LayerMap
 from grpodyn.recording.sums import Row
@@ -39,11 +41,20 @@ def layer_values(
     return np.where(layers.complete, values, np.nan)
 
 
-def frozen_sums(entries: Sequence[Frozen]) -> dict[Need, Tensor]:
-    """Return the sums of parameters that do not move: zero for all but the weight itself and its size."""
+def frozen_sums(entries: Sequence[Frozen], squares: Tensor | None = None) -> dict[Need, Tensor]:
+    """Return the sums of parameters that do not move: zero for all but the weight itself and its size.
+
+    Args:
+        entries: the parameters.
+        squares: their squared norms, where other ranks hold parts of them.
+    """
     weights = torch.full((len(entries),), torch.nan, dtype=torch.float64)
     elements = weights.clone()
     for i, entry in enumerate(entries):
+        if squares is not None:
+            weights[i] = squares[i]
+            elements[i] = entry.parameter.numel() if entry.share is None else prod(entry.share.shape)
+            continue
         # Decoded one at a time: a quantized model is small because its values are nowhere at once.
         values = entry.values()
         if values is not None:
@@ -51,6 +62,21 @@ def frozen_sums(entries: Sequence[Frozen]) -> dict[Need, Tensor]:
     still = torch.zeros(len(entries), dtype=torch.float64)
     whole = dict.fromkeys((Need.BASE_WEIGHT, Need.PREVIOUS_WEIGHT), weights)
     return dict.fromkeys(Need, still) | whole | {Need.ELEMENTS: elements}
+
+
+def frozen_squares(entries: Sequence[Frozen], *, is_first: bool) -> Tensor:
+    """Return the squared norms of what this rank adds to those of the others, float64 of shape (entries,).
+
+    Args:
+        entries: parameters that do not move.
+        is_first: whether this is the rank that counts what every rank holds whole.
+    """
+    squares = torch.zeros(len(entries), dtype=torch.float64)
+    for i, entry in enumerate(entries):
+        if is_first if entry.share is None else counts(entry.share, entry.parameter):
+            values = entry.values()
+            squares[i] = torch.nan if values is None else squared_norms([values])[0].cpu()
+    return squares
 
 
 def _sums(probe: TensorProbe, measured: dict[Need, Tensor], rows: Iterable[int]) -> NDArray[np.float64]:

@@ -95,7 +95,9 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self._run("evaluation", lambda session: session.evaluation(step, metrics))
 
     def close(self, status: RunStatus = "finished") -> None:
-        """End the recording; for a training that ended without reaching `on_train_end` (an interrupt, an error)."""
+        """End the recording of a loop, or of a training that ended without reaching `on_train_end`."""
+        if self._save_model and self._loop is not None and status == "finished":
+            self._run("model", lambda session: session.save(None))
         self._close(status, final=True)
 
     # For a loop that no trainer runs.
@@ -212,8 +214,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         """End the recording, and save the model if asked."""
         if self._session is None:
             return
-        if self._save_model and self._begun:
-            self._boundary.run("model", self._save, kwargs["model"], kwargs.get("processing_class"))
+        if self._save_model:
+            self._run("model", lambda session: session.save(kwargs.get("processing_class")))
         early = state.global_step < state.max_steps
         # The best checkpoint, loaded at the end, is not the last step.
         final = not (args.load_best_model_at_end and state.best_model_checkpoint)
@@ -241,7 +243,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
                     recording = Follower(self._config, start, ranks)
             finally:
                 if ranks is not None:
-                    ranks.confirm(None if recording is None else recording.names)
+                    ranks.confirm(*((None,) if recording is None else (recording.names, recording.table)))
         if isinstance(recording, Session) or (ranks is not None and ranks.failed is None):
             self._session = recording
 
@@ -269,12 +271,6 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
                 # Whatever failed above, the trace is closed.
                 if session.writer is not None:
                     session.boundary.run("end of recording", session.writer.close, status)
-
-    def _save(self, model: nn.Module, tokenizer: Any) -> None:
-        unwrapped: Any = model
-        unwrapped.save_pretrained(self.run_dir / "model")
-        if tokenizer is not None:
-            tokenizer.save_pretrained(self.run_dir / "model")
 
     def _refuse(self, where: str, why: str) -> None:
         self.refused = f"{where}: {why}"

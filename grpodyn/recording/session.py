@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from grpodyn.naming.adapters import Unmeasured
 from grpodyn.naming.inventory import take_inventory
 from grpodyn.naming.selection import select
 from grpodyn.probe import Need
+from grpodyn.recording import saving
 from grpodyn.recording.activations import Activations
 from grpodyn.recording.boundary import Boundary
 from grpodyn.recording.completions import CompletionFiles
@@ -26,9 +28,10 @@ from grpodyn.recording.notes import Notes
 from grpodyn.recording.opening import Start, announcement, left_out, manifest_fields, recorder_facts
 from grpodyn.recording.optimizers import IntendedSteps
 from grpodyn.recording.plan import Plan, map_layers
-from grpodyn.recording.ranks import Ranks
+from grpodyn.recording.ranks import Ranks, Task
 from grpodyn.recording.reference import Reference, copy_shares, establish, lost_shares, reopen
 from grpodyn.recording.rollouts import RolloutHooks, Rollouts, reward_names
+from grpodyn.recording.shard_lead import Lead
 from grpodyn.recording.spectral_rows import SpectralRows
 from grpodyn.recording.step_rows import StepRows
 from grpodyn.trace.manifest import Manifest, RunStatus
@@ -62,6 +65,9 @@ class Session:
         ranks: Ranks | None = None,
     ) -> None:
         self._ranks = ranks
+        self._lead: Lead | None = None
+        self.table: Tensor | None = None
+        """What the other ranks are to know of this one; None where the model is not split."""
         self._cost = cost
         self._step = start.step
         """The step that runs."""
@@ -70,6 +76,7 @@ class Session:
         self._asked = 0
         """The last step before which something was read, or tried to be."""
         self._in_step = False
+        self._is_first_step = True
         self._announced = False
         self._told = False
         self._needs: frozenset[Need] = frozenset()
@@ -106,14 +113,24 @@ class Session:
         self._measurement = Measurement(
             self._inventory, self._reference, start.optimizer, self._plan.needs(), config.copy_limit
         )
+        if self._ranks is not None:
+            self._lead = Lead(self._ranks, self._inventory, self._measurement, self.boundary, self._notes, config)
+            self.table = self._lead.gathering.table
         self._declare(start)
         self._activations = self._watched(config, start) if self._plan.activation_probes else None
         self._spectra = SpectralRows(
-            self._plan, self._inventory, self._measurement.tracked, self.boundary, self._notes, self.writer
+            self._plan, self._inventory, self._measurement.tracked, self.boundary, self._notes, self.writer, self._lead
         )
         self._cost.background = self._background_seconds
         self._rows = StepRows(
-            self._plan, self._inventory, self._layers, self._activations, self.boundary, self._notes, self.writer
+            self._plan,
+            self._inventory,
+            self._layers,
+            self._activations,
+            self.boundary,
+            self._notes,
+            self.writer,
+            None if self._lead is None else self._lead.frozen,
         )
         self._left_out = left_out(self._plan, self._inventory, self._measurement, self._reference, self._hooks)
         if self._activations is not None and self._activations.unavailable is not None:
@@ -148,7 +165,8 @@ class Session:
     def _watched(self, config: RecordConfig, start: Start) -> Activations:
         tokenizer = getattr(start.trainer, "processing_class", None)
         prompts, limit = config.activation_prompts, config.activation_limit
-        watched = Activations(start.model, self._layers, tokenizer, prompts, limit)
+        together = None if self._lead is None else self._lead.forward
+        watched = Activations(start.model, self._layers, tokenizer, prompts, limit, together)
         if self._resumed and watched.unavailable is None:
             watched.unavailable = "the run was resumed, and what the blocks returned before its first update is gone"
         return watched
@@ -184,7 +202,10 @@ class Session:
         self._rows.release()
         self._step, self._asked, self._in_step = step, step, False
         if self._activations is not None:
-            self.boundary.run("activations", self._activations.begin)
+            # The other ranks come before the first update, and not again.
+            with self._meeting() if self._is_first_step else nullcontext():
+                self.boundary.run("activations", self._activations.begin)
+        self._is_first_step = False
         # A trainer's optimizer may be replaced while it trains; the state of the old one would tell a wrong step.
         current = getattr(self._trainer, "optimizer", None)
         if current is not None:
@@ -212,18 +233,26 @@ class Session:
         self._in_step, self._done = False, step
         if Need.INTENDED_STEP in self._needs and self._measurement.intended.was_skipped:
             self._notes.once(step, "optimizer step skipped", "gradients overflowed under mixed precision")
-        sums = self._measured(self._measurement.after_step, self._needs)
-        self._notes.lost_tensors(step, self._measurement.tracked.lost)
-        self._notes.unknown_steps(step, self._measurement.intended.unknown)
-        if self._ranks is None or not (self._ranks.missing or self._ranks.failed):
-            self._notes.not_finite(step, sums, self._measurement.measured)
-        self._rows.hold(step, sums)
-        self._spectra.advance(step)
+        with self._meeting():
+            if self._lead is None:
+                sums = self._measurement.after_step(self._needs)
+            else:
+                sums = self._lead.sums(step, Task.STEP_SUMS, self._measurement.after_step, self._needs)
+            self._notes.lost_tensors(step, self._measurement.tracked.lost)
+            self._notes.unknown_steps(step, self._measurement.intended.unknown)
+            if self._lead is None or self._lead.is_sound:
+                self._notes.not_finite(step, sums, self._measurement.measured)
+            self._rows.hold(step, sums)
+            self._spectra.advance(step)
 
     def step_ends(self, step: int, *, stopping: bool, saving: bool) -> None:
         """Commit the step's rows if a checkpoint follows, so that a resume finds every step before it."""
         if stopping:
-            self._complete_rows()
+            with self._meeting():
+                self._rows.complete(self._displacement)
+                if self._lead is not None:
+                    # Once training has ended early, the ranks do not meet again.
+                    self._spectra.finish(step)
         if saving:
             self._rows.release()
             self.writer.flush()
@@ -280,11 +309,11 @@ class Session:
         """
         self._hooks.remove()
         self._cost.step_ends()
-        if final and not self._in_step and self._done:
-            # Ranks that were interrupted do not meet again.
-            if self._ranks is None or status == "finished":
-                self.boundary.run("last displacement", self._complete_rows)
-            self.boundary.run("last spectra", self._spectra.finish, self._done)
+        # Ranks that were interrupted do not meet again.
+        if final and not self._in_step and self._done and (self._lead is None or status == "finished"):
+            with self._meeting():
+                self.boundary.run("last displacement", self._rows.complete, self._displacement)
+                self.boundary.run("last spectra", self._spectra.finish, self._done)
         self._rows.release()
         self._spectra.close()
         if self._digesting is not None:
@@ -293,27 +322,31 @@ class Session:
         self.writer.close(status)
         self._tell_if_stopped()
 
+    def save(self, tokenizer: Any) -> None:
+        """Save the trained model (or its adapter) into `model/`, with the trainer's tokenizer; else say why not."""
+        why, state = saving.obstacle(self._model, together=self._lead is not None), None
+        with self._meeting():
+            if why is None and self._lead is not None:
+                state = self._lead.state(self._model)
+                why = "the other ranks are gone" if state is None else None
+        if why is None:
+            saving.save(self._model, tokenizer, self.run_dir / "model", state)
+        else:
+            self.writer.event(self._step, "model not saved", why)
+
     # What they do.
 
-    def _measured(
-        self, measure: Callable[[Iterable[Need]], dict[Need, Tensor]], needs: frozenset[Need]
-    ) -> dict[Need, Tensor]:
-        """Return the sums of this rank, or of all ranks among which the model is split."""
-        if self._ranks is None:
-            return measure(needs)
-        sums = self._ranks.measured(self.boundary, self._measurement, measure, needs)
-        if self._ranks.failed is not None:
-            self._notes.once(self._step, "sharded parameters not measured", f"{self._ranks.failed}; recorded as nan")
-        elif self._ranks.missing:
-            why = f"it failed on ranks {self._ranks.missing}, whose logs say why; recorded as nan"
-            self._notes.once(self._step, "measurement failed on a rank", why)
-        return sums
+    def _meeting(self) -> AbstractContextManager[None]:
+        """Keep the other ranks for a block, if the model is split among them."""
+        return nullcontext() if self._lead is None else self._lead.meeting(self._step, self._copies_next)
 
-    def _complete_rows(self) -> None:
-        """Add the displacement to the rows of the last step, if it was not due there."""
-        # Every rank enters the sum, whether or not the first one has rows to complete.
-        added = self._measured(self._measurement.displacement, OF_DISPLACEMENT) if self._ranks is not None else None
-        self._rows.complete(self._measurement.displacement if added is None else lambda _: added)
+    def _copies_next(self) -> bool:
+        return self._spectra.copies_next
+
+    def _displacement(self, needs: frozenset[Need]) -> dict[Need, Tensor]:
+        if self._lead is None:
+            return self._measurement.displacement(needs)
+        return self._lead.sums(self._step, Task.DISPLACEMENT_SUMS, self._measurement.displacement, OF_DISPLACEMENT)
 
     def _note_strangers(self, step: int) -> None:
         strangers = {id(p) for p in self._measurement.intended.trained()} - self._known

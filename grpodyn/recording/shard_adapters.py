@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from grpodyn.naming.inventory import Effective, Inventory
 from grpodyn.probe import Need
-from grpodyn.recording.adapter_changes import Value, change, squares_of
+from grpodyn.recording.adapter_changes import Value, change, changes
+from grpodyn.recording.measurement import Measurement
 from grpodyn.recording.shard_gathering import Gathering
 from grpodyn.recording.shard_parts import Moment
 from grpodyn.spectra.lowrank import LowRank
@@ -28,12 +29,14 @@ class SplitAdapters:
 
     Args:
         inventory: what is measured.
+        measurement: knows what was read at the step.
         gathering: puts factors together.
         limit: bytes of factors that are put together at a time; the largest adapted weight is taken alone.
     """
 
-    def __init__(self, inventory: Inventory, gathering: Gathering, limit: int) -> None:
+    def __init__(self, inventory: Inventory, measurement: Measurement, gathering: Gathering, limit: int) -> None:
         self._entries = inventory.effective
+        self._measurement = measurement
         self._first_row = len(inventory.stored)
         self._gathering = gathering
         self._groups = list(_groups(self._entries, limit))
@@ -45,7 +48,10 @@ class SplitAdapters:
             sums: float64 of shape (rows,) by need.
             needs: what is measured at this step.
         """
-        wanted = [need for need in _MOMENTS if need in needs]
+        known = {Need.DELTA}
+        known |= {Need.STEP} if self._measurement.tracked.knows_step else set()
+        known |= {Need.INTENDED_STEP} if self._measurement.intended_factors else set()
+        wanted = [need for need in _MOMENTS if need in needs & known]
         moments = sorted({moment for need in wanted for moment in _MOMENTS[need]})
         for first, last in self._groups if wanted else ():
             values = self._gathering.factors(first, last, moments)
@@ -55,9 +61,10 @@ class SplitAdapters:
             for need in wanted:
                 before, after = values[_MOMENTS[need][0]], values[_MOMENTS[need][1]]
                 after = _plus(before, after) if need is Need.INTENDED_STEP else after
-                found = squares_of([self._entries[place] for place in split], after, before)
+                found = changes([self._entries[place] for place in split], after, before)
                 rows = torch.tensor([self._first_row + split[place] for place in found.places], dtype=torch.int64)
-                sums[need][rows] = found.squares.cpu()
+                # Needs may share a tensor of nan.
+                sums[need] = sums[need].index_copy(0, rows, found.squares.cpu())
 
     def thin(self, place: int, *, since_start: bool) -> LowRank | None:
         """Return one effective change as thin factors on the CPU; None if it cannot be had now.
@@ -66,6 +73,8 @@ class SplitAdapters:
             place: place among the adapted weights.
             since_start: whether it is the change since the start, else that of the last step.
         """
+        if not (since_start or self._measurement.tracked.knows_step):
+            return None
         moment = Moment.START if since_start else Moment.PREVIOUS
         values = self._gathering.factors(place, place + 1, sorted((Moment.LIVE, moment)))
         return None if values is None else change(self._entries[place], values[Moment.LIVE], values[moment])
@@ -96,5 +105,4 @@ def _bytes(entry: Effective) -> int:
     if not entry.is_split:
         return 0
     # Three moments of float32.
-    rank = sum(entry.rank)
-    return 12 * rank * (prod((entry.info.rows, entry.info.matrices)) + entry.info.cols)
+    return 12 * entry.rank * (prod((entry.info.rows, entry.info.matrices)) + entry.info.cols)

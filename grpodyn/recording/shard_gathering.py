@@ -52,8 +52,8 @@ class Gathering:
         self._place = {id(entry.parameter): i for i, entry in enumerate(inventory.stored)}
         self.table = self._parts.table()
         """What this rank tells the others at the start."""
-        self.lost: list[str] = []
-        """Names of tensors that could not be put together the last time."""
+        self.lost: set[str] = set()
+        """Names of tensors of which some rank could not send its part."""
 
     # The first rank: what a `Tracked` knows of whole tensors, of those that are split.
 
@@ -71,7 +71,7 @@ class Gathering:
 
     def step_of(self, row: int, expert: int | None = None) -> Tensor | None:
         """Return W_t − W_{t−1} of a matrix, like `delta_of`."""
-        return self._matrix(row, Moment.STEP, expert)
+        return self._matrix(row, Moment.STEP, expert) if self._tracked.knows_step else None
 
     def weights_of(self, row: int, expert: int | None = None) -> Weights | None:
         """Return W_0 and W_t of a matrix, like `delta_of`."""
@@ -82,8 +82,8 @@ class Gathering:
     def base_of(self, entry: int) -> Tensor | None:
         """Return the frozen weight under an adapted weight's adapters, on the CPU, in its own shape."""
         share = self._inventory.effective[entry].base_share
-        found = self._whole(Task.PART, [_Item(self._stored + entry, Moment.LIVE)])
-        return None if found is None or share is None else found[0].view(share.shape)
+        found = self._part(_Item(self._stored + entry, Moment.LIVE))
+        return None if found is None or share is None else found.view(share.shape)
 
     def factors(self, first: int, last: int, moments: Sequence[Moment]) -> dict[Moment, Value] | None:
         """Return the factors of some adapted weights at several moments, on the CPU; None if they cannot be had now.
@@ -94,7 +94,7 @@ class Gathering:
             moments: what of the factors.
         """
         items = self._factor_items(first, last, moments)
-        found = self._whole(Task.FACTORS, items, first, last, sum(1 << moment for moment in moments))
+        found = self._wholes(items, Task.FACTORS, first, last, sum(1 << moment for moment in moments))
         if found is None:
             return None
         by_key: dict[tuple[Moment, int], Tensor] = {}
@@ -127,17 +127,19 @@ class Gathering:
     def _matrix(self, row: int, moment: Moment, expert: int | None) -> Tensor | None:
         info = self._inventory.stored[row].info
         item = _Item(row, moment) if expert is None else _Item(row, moment, expert, info.matrices)
-        found = self._whole(Task.PART, [item])
-        if found is None:
-            return None
-        return found[0].view(info.rows, info.cols)
+        found = self._part(item)
+        return None if found is None else found.view(info.rows, info.cols)
+
+    def _part(self, item: _Item) -> Tensor | None:
+        found = self._wholes([item], Task.PART, item.place, item.moment, item.block, item.blocks)
+        return None if found is None else found[0]
 
     def _factor_items(self, first: int, last: int, moments: Sequence[Moment]) -> list[_Item]:
         entries = self._inventory.effective[first:last]
         return [_Item(self._place[id(factor)], moment) for factor in _split_factors(entries) for moment in moments]
 
-    def _whole(self, task: Task, items: list[_Item], *numbers: int) -> list[Tensor] | None:
-        """Return each item's whole values, flat, from the parts of all ranks; None if any could not be had."""
+    def _wholes(self, items: list[_Item], task: Task, *numbers: int) -> list[Tensor] | None:
+        """Return each item's whole values, flat, from the parts of all ranks; None if any cannot be had now."""
         if not self._ranks.tables or not all(self._can_gather(item) for item in items):
             return None
         # What may fail here is done before the others are asked to wait for it.
@@ -145,21 +147,19 @@ class Gathering:
         own = [self._own(item) for item in items]
         wholes = [torch.full((self._numel(item),), torch.nan, dtype=dtype) for item in items]
         sizes = [self._sizes(rank, items) for rank in range(self._ranks.size)]
-        if task is Task.PART:
-            (item,) = items
-            numbers = (item.place, item.moment, item.block, item.blocks)
         if not self._ranks.tell(task, *numbers):
             return None
         self._ranks.missing = []
-        for rank in range(self._ranks.size):
-            if rank == 0:
-                self._put(0, items, own, wholes)
-            elif sum(sizes[rank]):
+        self._put(0, items, own, wholes)
+        for rank in range(1, self._ranks.size):
+            if sum(sizes[rank]):
                 received = self._ranks.receive(rank, sum(sizes[rank]), dtype)
                 if received is not None:
-                    self._put(rank, items, list(received.split(sizes[rank])), wholes)
-        self.lost = [self._name(item) for item in items] if self._ranks.missing or self._ranks.failed else []
-        return None if self.lost else wholes
+                    self._put(rank, items, torch.split_with_sizes(received, sizes[rank]), wholes)
+        if self._ranks.missing or self._ranks.failed:
+            self.lost.update(self._inventory.infos[item.place].name for item in items)
+            return None
+        return wholes
 
     def _send(self, items: list[_Item]) -> None:
         size, dtype = sum(self._sizes(self._ranks.rank, items)), self._dtype(items)
@@ -212,9 +212,6 @@ class Gathering:
     def _dtype(self, items: list[_Item]) -> torch.dtype:
         wide = any(self._parts.dtype(item.place) == torch.float64 for item in items)
         return torch.float64 if wide else torch.float32
-
-    def _name(self, item: _Item) -> str:
-        return self._inventory.infos[item.place].name
 
 
 def _split_factors(entries: Sequence[Effective]) -> Iterator[nn.Parameter]:

@@ -12,6 +12,7 @@ from grpodyn.recording.boundary import Boundary
 from grpodyn.recording.candidates import candidates
 from grpodyn.recording.notes import Notes
 from grpodyn.recording.plan import Plan
+from grpodyn.recording.shard_lead import Lead
 from grpodyn.recording.spectra_worker import Matrix, Weights
 from grpodyn.recording.sweeps import Candidate, Found, Subject, Sweep, Sweeps, column
 from grpodyn.recording.tracked import Tracked
@@ -31,6 +32,7 @@ class SpectralRows:
         boundary: runs what may fail.
         notes: takes what failed.
         writer: takes the rows.
+        lead: puts together what is split among ranks; None where nothing is.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class SpectralRows:
         boundary: Boundary,
         notes: Notes,
         writer: TraceWriter,
+        lead: Lead | None = None,
     ) -> None:
         self._plan = plan
         self._inventory = inventory
@@ -49,7 +52,7 @@ class SpectralRows:
         self._notes = notes
         self._writer = writer
         self._swept = -1
-        matrices = candidates(plan, inventory, tracked)
+        matrices = candidates(plan, inventory, tracked, lead)
         self._sweeps = Sweeps(matrices, plan.config.snapshot_limit, self._spectrum, self._emit)
         self.matrices = len(matrices)
         """Matrices in a sweep."""
@@ -63,6 +66,11 @@ class SpectralRows:
     def skipped(self) -> int:
         """Sweeps that were due before an earlier one was done."""
         return self._sweeps.skipped
+
+    @property
+    def copies_next(self) -> bool:
+        """Whether an open sweep needs the weights before the next step, whatever is due there."""
+        return any(Need.STEP in subject for subject in self._sweeps.pending())
 
     def needs_at(self, step: int) -> frozenset[Need]:
         """Return what has to be kept before a step for the sweep that begins at it, or goes on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from torch import Tensor
@@ -41,6 +42,7 @@ class StepRows:
         boundary: runs what may fail.
         notes: takes what failed.
         writer: takes the rows.
+        frozen: measures the parameters that do not move; None where this rank holds them whole.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class StepRows:
         boundary: Boundary,
         notes: Notes,
         writer: TraceWriter,
+        frozen: Callable[[], Sums] | None = None,
     ) -> None:
         self._plan = plan
         self._inventory = inventory
@@ -61,6 +64,7 @@ class StepRows:
         self._notes = notes
         self._writer = writer
         self._held: _Held | None = None
+        self._measure_frozen = frozen or partial(frozen_sums, inventory.frozen)
         self._frozen: Sums | None = None
 
     def hold(self, step: int, sums: Sums) -> None:
@@ -109,7 +113,7 @@ class StepRows:
 
     def _layer_values(self, probe: TensorProbe, sums: Sums) -> FloatArray:
         if self._frozen is None:
-            self._frozen = frozen_sums(self._inventory.frozen)
+            self._frozen = self._measure_frozen()
         return layer_values(probe, sums, self._layers, self._frozen)
 
     def _add_activations(self, held: _Held, probes: Mapping[str, ActivationProbe]) -> None:

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from grpodyn.naming.adapters import Unmeasured
 from grpodyn.naming.inventory import Inventory
+from grpodyn.naming.shards import local
+from grpodyn.naming.zero3 import is_partitioned
 from grpodyn.recording.pieces import Piece, batches, differences
 from grpodyn.recording.previous import PreviousWeights
 from grpodyn.recording.reference import Reference
@@ -147,7 +149,9 @@ def unknown_updates(previous: PreviousWeights | None, inventory: Inventory) -> l
 
 
 def _form(parameter: Tensor) -> tuple[object, ...]:
-    return parameter.shape, parameter.dtype, parameter.layout, parameter.device
+    # What ZeRO-3 partitions may be whole or empty at any time; its partition stays.
+    held = local(parameter) if is_partitioned(parameter) else parameter
+    return held.shape, held.dtype, held.layout, held.device
 
 
 def _wide(tensor: Tensor) -> torch.dtype:
