@@ -26,8 +26,6 @@ logger = logging.getLogger("grpodyn")
 
 PATIENCE = timedelta(minutes=2)
 """How long a rank waits for the others."""
-STILL_HERE_SECONDS = 20.0
-"""How often the first rank says so, where it makes the others wait for longer than that."""
 _STARTS = itertools.count()
 """Ranks start their recorders equally often, and meet by the number of the start."""
 _NUMBERS = 4

@@ -25,6 +25,8 @@ class Weights:
 
 
 Matrix = Tensor | LowRank | Weights
+MEANWHILE_SECONDS = 20.0
+"""How often whoever waits for the thread does what has to be done meanwhile."""
 Key = TypeVar("Key")
 
 
@@ -67,10 +69,22 @@ class SpectraWorker(Generic[Key]):
             self._waiting_bytes += size
             self._changed.notify_all()
 
-    def wait(self, bytes_left: int = 0) -> None:
-        """Return when at most `bytes_left` bytes are not done."""
+    def wait(self, bytes_left: int = 0, meanwhile: Callable[[], None] | None = None) -> None:
+        """Return when at most `bytes_left` bytes are not done.
+
+        Args:
+            bytes_left: what may be left.
+            meanwhile: called now and then.
+        """
+        while not self._has_left(bytes_left, None if meanwhile is None else MEANWHILE_SECONDS):
+            if meanwhile is not None:
+                meanwhile()
+
+    def _has_left(self, bytes_left: int, seconds: float | None) -> bool:
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting_bytes <= bytes_left or not self._thread.is_alive())
+            return self._changed.wait_for(
+                lambda: self._waiting_bytes <= bytes_left or not self._thread.is_alive(), seconds
+            )
 
     def close(self) -> None:
         """Finish what is queued and end the thread."""

@@ -53,7 +53,8 @@ class SpectralRows:
         self._writer = writer
         self._swept = -1
         matrices = candidates(plan, inventory, tracked, lead)
-        self._sweeps = Sweeps(matrices, plan.config.snapshot_limit, self._spectrum, self._emit)
+        still_here = None if lead is None else lead.still_here
+        self._sweeps = Sweeps(matrices, plan.config.snapshot_limit, self._spectrum, self._emit, still_here)
         self.matrices = len(matrices)
         """Matrices in a sweep."""
 

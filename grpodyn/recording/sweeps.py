@@ -75,6 +75,7 @@ class Sweeps:
         limit: bytes copied in a step, and bytes waiting at any time.
         compute: turns a matrix (or a stack) into values; runs on the worker's thread and must not raise.
         emit: receives each sweep that is done, on the training thread.
+        meanwhile: called now and then while the training thread waits for the worker.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Sweeps:
         limit: int,
         compute: Callable[[Candidate, Matrix], list[Found]],
         emit: Callable[[Sweep], None],
+        meanwhile: Callable[[], None] | None = None,
     ) -> None:
         self.skipped = 0
         """Sweeps that were due while an earlier one was still open."""
@@ -90,6 +92,7 @@ class Sweeps:
         self._limit = limit
         self._compute = compute
         self._emit = emit
+        self._meanwhile = meanwhile
         self._open: Sweep | None = None
         self._lock = threading.Lock()
         self._worker: SpectraWorker[Candidate] = SpectraWorker(self._work)
@@ -139,7 +142,7 @@ class Sweeps:
 
     def _drain(self, sweep: Sweep, step: int) -> None:
         self._take(sweep, step, wait=True)
-        self._worker.wait()
+        self._worker.wait(meanwhile=self._meanwhile)
         self._hand_on()
 
     def _take(self, sweep: Sweep, step: int, *, wait: bool) -> None:
@@ -148,7 +151,7 @@ class Sweeps:
             size = sweep.pending[0].size
             # One matrix may be larger than the limit: it is taken alone.
             if wait:
-                self._worker.wait(max(0, self._limit - size))
+                self._worker.wait(max(0, self._limit - size), self._meanwhile)
             elif (copied and copied + size > self._limit) or self._worker.waiting_bytes > max(0, self._limit - size):
                 return
             candidate = sweep.pending.popleft()
