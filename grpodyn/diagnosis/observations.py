@@ -191,7 +191,7 @@ class Observations:
         low = min(0.0, float(values.min())) if len(values) else 0.0
         high = float(values.max()) if len(values) else 1.0
         # A reward of 0 and 1 is by far the commonest; a mean never shows its upper end.
-        return low, max(1.0, high) if high > 0.05 else max(1.0, high)
+        return low, max(1.0, high)
 
     @cached_property
     def mastered(self) -> bool:

@@ -176,7 +176,7 @@ def _record(run: Run) -> Record:
     recorder = run.manifest.recorder
     imported = recorder.get("source") == SOURCE
     problems = [f"{gap.group}: no rows after step {gap.after} up to step {gap.before}" for gap in facts.gaps]
-    problems += [problem for problem in run.problems]
+    problems += run.problems
     if recorder.get("stopped"):
         problems.append(f"recording stopped before training did: {recorder['stopped']}")
     if imported:

@@ -11,11 +11,9 @@ from grpodyn.importers.json_log import rows_log
 from grpodyn.importers.log import Log, flattened, number
 
 _VERL = re.compile(r"(?:^|\s)step:(\d+)((?: - \S+?:\S+)+)")
-_PAIR = re.compile(r"([A-Za-z_][\w./@-]*)\s*=\s*([-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b)", re.I)
-_COLON = re.compile(
-    r"([A-Za-z_][\w./@ -]*?)\s*:\s*([-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b)(?=\s*(?:[|,;]|$))",
-    re.I,
-)
+_NUMBER = r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b"
+_PAIR = re.compile(rf"([A-Za-z_][\w./@-]*)\s*=\s*({_NUMBER})", re.I)
+_COLON = re.compile(rf"([A-Za-z_][\w./@ -]*?)\s*:\s*({_NUMBER})(?=\s*(?:[|,;]|$))", re.I)
 _OF_TOTAL = re.compile(r"(?<![\w.])(\d+)/(\d+)(?![\w.])")
 _STEP_WORD = re.compile(r"\b(?:global[_ ])?(?:step|iter(?:ation)?)\s*[:=#]?\s*(\d+)", re.I)
 # A line of `key=value` counts as a row only if it speaks of training: configs are printed that way too.
@@ -88,7 +86,7 @@ def _with_step(entry: Mapping[Any, Any], before: str) -> Mapping[Any, Any]:
 
 
 def _of_pairs(line: str) -> dict[str, Any]:
-    entry: dict[str, Any] = {key: value for key, value in _PAIR.findall(line)}
+    entry: dict[str, Any] = dict(_PAIR.findall(line))
     if not entry:
         entry = {key.strip(): value for key, value in _COLON.findall(line)}
         if len(entry) < 2:

@@ -83,7 +83,9 @@ def understand(log: Log, part: int | None = None) -> History:
         notes.append(f"the log holds {len(parts)} runs in one ({lengths}); this is run {chosen}, --part takes another")
     segments, starts = _segments(parts[chosen - 1])
     if len(starts) > 1:
-        notes.append(f"the run was resumed: segments start from steps {', '.join(map(str, starts))}, the later one wins")
+        notes.append(
+            f"the run was resumed: segments start from steps {', '.join(map(str, starts))}, the later one wins"
+        )
     steps = sorted({row.step for _, row in segments if row.step is not None and _is_training(row)})
     sampled = _looks_sampled(steps)
     if sampled:

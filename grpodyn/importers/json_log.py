@@ -51,7 +51,8 @@ def rows_log(producer: str, entries: Sequence[Mapping[Any, Any]]) -> Log:
     """Return the log of entries in the order they were written."""
     flat = [dict(flattened(entry)) for entry in entries]
     step_key = step_key_of(flat)
-    rows, left_out = [], {}
+    rows: list[LogRow] = []
+    left_out: dict[str, str] = {}
     for entry in flat:
         row, texts = row_of(entry, step_key)
         left_out |= texts

@@ -24,9 +24,7 @@ CANONICAL = frozenset(
 )  # fmt: skip
 """Scalars with a meaning of their own in TRL 1.16, beside `rewards/<function>/mean` and `/std`."""
 
-CLOSING = frozenset(
-    {"train_runtime", "train_loss", "train_samples_per_second", "train_steps_per_second", "total_flos"}
-)
+CLOSING = frozenset({"train_runtime", "train_loss", "train_samples_per_second", "train_steps_per_second", "total_flos"})
 """Keys of the summary that closes a transformers log."""
 
 # Canonical -> other names of the same quantity, the better one first where a log holds several.

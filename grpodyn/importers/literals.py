@@ -86,19 +86,19 @@ class _Reader:
         value, end = self.value(at + 1, depth + 1)
         # What follows the value is about it: `dtype=float32`, `device='cuda:0'`.
         while True:
-            _, token, end = self._next(end)
-            if token == ")":
+            _, mark, end = self._next(end)
+            if mark == ")":
                 return value, end
-            if token in _CLOSING:
-                _, end = self._collection(token, end, depth + 1)
+            if mark in _CLOSING:
+                _, end = self._collection(mark, end, depth + 1)
 
     def _collection(self, opening: str, at: int, depth: int) -> tuple[Any, int]:
         closing, mapping = _CLOSING[opening], opening == "{"
         items: list[Any] = []
         found: dict[Any, Any] = {}
         while True:
-            _, token, end = self._next(at)
-            if token == closing:
+            _, mark, end = self._next(at)
+            if mark == closing:
                 return (found if mapping else items), end
             value, at = self.value(at, depth + 1)
             if mapping:
@@ -106,16 +106,16 @@ class _Reader:
                 found[str(value)], at = self.value(at, depth + 1)
             else:
                 items.append(value)
-            _, token, end = self._next(at)
-            if token == ",":
+            _, mark, end = self._next(at)
+            if mark == ",":
                 at = end
-            elif token != closing:
-                raise ValueError(f"expected ',' or {closing!r}, found {token!r}")
+            elif mark != closing:
+                raise ValueError(f"expected ',' or {closing!r}, found {mark!r}")
 
-    def _expect(self, mark: str, at: int) -> int:
-        _, token, end = self._next(at)
-        if token != mark:
-            raise ValueError(f"expected {mark!r}, found {token!r}")
+    def _expect(self, wanted: str, at: int) -> int:
+        _, mark, end = self._next(at)
+        if mark != wanted:
+            raise ValueError(f"expected {wanted!r}, found {mark!r}")
         return end
 
     def _next(self, at: int) -> tuple[str, str, int]:

@@ -44,7 +44,7 @@ def from_text(text: str, run: str | None = None) -> Log | None:
         return _exported(header, entries, run)
     envelope = [name for name in header if name.endswith(_ENVELOPE)]
     log = rows_log("a table", [_lowered(entry, envelope) for entry in entries])
-    return Log(log.producer, log.rows, left_out=log.left_out | _bounds(envelope), step_key=log.step_key)
+    return Log(log.producer, log.rows, left_out={**log.left_out, **_bounds(envelope)}, step_key=log.step_key)
 
 
 def _cells(text: str) -> list[list[str]] | None:
@@ -107,5 +107,5 @@ def _exported(header: Sequence[str], entries: Sequence[Mapping[str, Any]], wante
             rows.append(_lowered(row, ()))
     log = rows_log("a W&B export (CSV)", rows)
     others = [name for name in header if _BETWEEN in name and name.rpartition(_BETWEEN)[0] != run]
-    left_out = log.left_out | _bounds(envelope) | dict.fromkeys(others, "of another run")
+    left_out = {**log.left_out, **_bounds(envelope), **dict.fromkeys(others, "of another run")}
     return Log(log.producer, log.rows, {}, (f"the run {run!r} of the export",), left_out, step_key=log.step_key)

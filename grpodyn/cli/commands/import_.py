@@ -109,8 +109,7 @@ def _show_checkpoints(output: Path, facts: dict[str, Any], as_json: bool) -> Non
     from rich.console import Console
 
     console = Console()
-    console.print(
-        literal(f"imported {len(facts['steps'])} checkpoints into {output}: {facts['tensors']} tensors, steps {facts['steps']}")
-    )
+    steps = ", ".join(map(str, facts["steps"]))
+    console.print(literal(f"imported {facts['tensors']} tensors at steps {steps} into {output}"))
     for item in facts["skipped"]:
         console.print(literal(f"not there: {item['what']}: {item['why']}"))

@@ -26,8 +26,8 @@ class Bf16UpdatesLost(Rule):
     id = "bf16_updates_lost"
     title = "Rounding to the storage type swallows the updates"
     meaning = (
-        "bf16 holds 8 significant bits: an update under a 256th of a weight leaves it as it was. At the learning rates of "
-        "RL most weights do not change in a step, and small adapters may not change at all."
+        "bf16 holds 8 significant bits: an update under a 256th of a weight leaves it as it was. At the learning "
+        "rates of RL most weights do not change in a step, and small adapters may not change at all."
     )
     change = "Store the trained weights in float32 (autocast still computes in bf16), or train an adapter in float32."
     may_be = ("gradients that are 0 for another reason: the intended step would then be 0 too",)

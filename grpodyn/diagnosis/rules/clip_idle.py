@@ -18,8 +18,9 @@ class ClipIdle(Rule):
     id = "clip_idle"
     title = "The clip fraction is 0 by construction"
     meaning = (
-        "With one update for each batch of completions the ratio of new to old probabilities is 1, so that nothing is ever "
-        "clipped: a clip fraction of 0 says nothing about stability, and `epsilon` and `epsilon_high` do nothing."
+        "With one update for each batch of completions the ratio of new to old probabilities is 1, so that nothing "
+        "is ever clipped: a clip fraction of 0 says nothing about stability, and `epsilon` and `epsilon_high` do "
+        "nothing."
     )
     change = "Nothing, unless clipping is wanted: then `num_iterations` of 2 or more."
     may_be = ("several updates a batch that are too small to reach the clip",)

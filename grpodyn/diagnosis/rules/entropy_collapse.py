@@ -18,12 +18,12 @@ class EntropyCollapse(Rule):
     id = "entropy_collapse"
     title = "Entropy has collapsed short of mastery"
     meaning = (
-        "Without entropy the completions of a group are all alike: nothing is explored, groups lose their spread, and the "
-        "reward stays where it is. Entropy that falls because everything is right is no fault."
+        "Without entropy the completions of a group are all alike: nothing is explored, groups lose their spread, "
+        "and the reward stays where it is. Entropy that falls because everything is right is no fault."
     )
     change = (
-        "Lower the learning rate or add a little divergence penalty; with several updates a batch, raise the upper clip "
-        "(`epsilon_high` 0.28)."
+        "Lower the learning rate or add a little divergence penalty; with several updates a batch, raise the upper "
+        "clip (`epsilon_high` 0.28)."
     )
     may_be = ("a task whose right completion is one short string: entropy falls with success",)
     config_key = "grpo.learning_rate"

@@ -18,8 +18,9 @@ class EntropyExplosion(Rule):
     id = "entropy_explosion"
     title = "Entropy climbs without a gain"
     meaning = (
-        "Entropy that climbs, mostly with the divergence from the reference, means that the update pushes probability away "
-        "from what was sampled faster than it finds something better: text dissolves, then quality drops."
+        "Entropy that climbs, mostly with the divergence from the reference, means that the update pushes "
+        "probability away from what was sampled faster than it finds something better: text dissolves, then "
+        "quality drops."
     )
     change = "Lower the learning rate, raise the divergence penalty, or use a larger batch."
     may_be = (

@@ -13,7 +13,7 @@ from grpodyn.diagnosis.series import Series, rise, trailing_mean, trailing_media
 TIMES = 10.0
 DENSE = 0.03
 """Share of a hundred rows from which spikes are more than chance."""
-_SIGNAL = 0.2
+_SIGNAL = 0.4
 """Share of groups with spread that a step needs for its gradient to count as usual."""
 _FEWEST = 60
 
@@ -24,8 +24,8 @@ class GradientSpikes(Rule):
     id = "gradient_spikes"
     title = "Gradients spike"
     meaning = (
-        "Steps whose gradient is many times the usual one, several in a hundred. Clipped, they do little harm, and a reward "
-        "that goes on rising proves it: the gradient's norm alone is never a reason to stop."
+        "Steps whose gradient is many times the usual one, several in a hundred. Clipped, they do little harm, and "
+        "a reward that goes on rising proves it: the gradient's norm alone is never a reason to stop."
     )
     change = "Clip at the usual norm; if the reward suffers, lower the learning rate."
     may_be = (
@@ -54,10 +54,13 @@ class GradientSpikes(Rule):
         worst = float((gradient.values[spikes] / usual[spikes]).max())
         typical = float(np.median(gradient.values))
         evidence = [
-            f"{int(spikes.sum())} of {len(gradient)} steps have a gradient over {TIMES:.0f} × the usual {typical:.2g}, up to "
-            f"{worst:.0f} ×"
+            f"{int(spikes.sum())} of {len(gradient)} steps have a gradient over {TIMES:.0f} × the usual "
+            f"{typical:.2g}, up to {worst:.0f} ×"
         ]
         hurt = self._hurt(seen.reward, onset)
+        if seen.mastered and not hurt:
+            # The few groups that still differ decide the gradient: it jumps with their number.
+            return None
         evidence.append(
             "the reward has fallen since the first" if hurt else "the reward has not suffered: no reason to stop"
         )

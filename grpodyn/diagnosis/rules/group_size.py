@@ -18,8 +18,8 @@ class GroupSize(Rule):
     id = "group_size"
     title = "Many groups agree by chance: the group may be too small"
     meaning = (
-        "A prompt that is solved with probability p gives a group without spread with probability p^G + (1−p)^G. Where many "
-        "groups agree though the task is neither hopeless nor mastered, a larger G finds the spread."
+        "A prompt that is solved with probability p gives a group without spread with probability p^G + (1−p)^G. "
+        "Where many groups agree though the task is neither hopeless nor mastered, a larger G finds the spread."
     )
     change = "Double the group size, and take half the prompts a step if completions are what costs."
     may_be = ("prompts of which some are hopeless and some mastered: no G helps there, other prompts do",)
@@ -40,7 +40,7 @@ class GroupSize(Rule):
         end = seen.dead.last.level
         low, high = seen.reward_range
         place = (seen.reward.last.level.mean - low) / max(high - low, 1e-9)
-        if size >= LARGE or not MANY <= end.mean - 2 * end.error or end.mean >= TOO_MANY or not 0.15 <= place <= 0.85:
+        if size >= LARGE or end.mean - 2 * end.error < MANY or end.mean >= TOO_MANY or not 0.15 <= place <= 0.85:
             return None
         if (
             seen.groups is not None
@@ -48,11 +48,13 @@ class GroupSize(Rule):
         ):
             return None
         evidence = [
-            f"{end.mean:.0%} of groups of {size} had no spread at the end, at a mean reward of {seen.reward.last.level.mean:.3g}"
+            f"{end.mean:.0%} of groups of {size} had no spread at the end, at a mean reward of "
+            f"{seen.reward.last.level.mean:.3g}"
         ]
         if seen.groups is not None:
             evidence.append(
-                f"{seen.groups.dead_low.last.level.mean:.0%} all wrong, {seen.groups.dead_high.last.level.mean:.0%} all right"
+                f"{seen.groups.dead_low.last.level.mean:.0%} all wrong, {seen.groups.dead_high.last.level.mean:.0%} "
+                "all right"
             )
         return self.found(
             "info", None, *evidence, patch=patches.group_size(seen, 2), figures={"dead": end.mean, "size": float(size)}

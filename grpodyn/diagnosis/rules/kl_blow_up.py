@@ -25,8 +25,8 @@ class KlBlowUp(Rule):
     id = "kl_blow_up"
     title = "The divergence from the reference blows up"
     meaning = (
-        "A divergence of whole nats a token means that the policy writes what its reference never would. With a penalty "
-        "it swamps the loss; it often comes just before NaN, or before one token is repeated for ever."
+        "A divergence of whole nats a token means that the policy writes what its reference never would. With a "
+        "penalty it swamps the loss; it often comes just before NaN, or before one token is repeated for ever."
     )
     change = "Go back to the last checkpoint before it, with a lower learning rate or clipping of the gradient."
     may_be = (

@@ -58,8 +58,8 @@ class KlDrift(Rule):
         return self.found(
             "warning",
             onset,
-            f"the divergence rose from {kl.first.level.mean:.2g} to {kl.last.level.mean:.3g} nats, {grown:.1f} × in the "
-            "second half alone",
+            f"the divergence rose from {kl.first.level.mean:.2g} to {kl.last.level.mean:.3g} nats, {grown:.1f} × in "
+            "the second half alone",
             f"in that half the reward changed by {gain:+.3g} ({sure:+.1f} standard errors)",
             patch={"grpo": {"beta": patches.rounded(max(2 * beta, 0.02))}},
             figures={"kl": kl.last.level.mean, "growth": grown},

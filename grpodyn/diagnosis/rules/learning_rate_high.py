@@ -28,8 +28,8 @@ class LearningRateHigh(Rule):
     id = "learning_rate_high"
     title = "The learning rate is too high"
     meaning = (
-        "Quality collapses, and the steps are the reason: they are large against the weights, or gradients and entropy jump "
-        "when it goes."
+        "Quality collapses, and the steps are the reason: they are large against the weights, or gradients and "
+        "entropy jump when it goes."
     )
     change = "A third of the learning rate, from the start; for an adapter compare α × learning rate between runs."
     may_be = ("a broken batch or reward at that step", "NaN (see non_finite)")

@@ -22,8 +22,8 @@ class LearningRateLow(Rule):
     id = "learning_rate_low"
     title = "The learning rate is too low"
     meaning = (
-        "There is spread to learn from, and nothing moves: reward, entropy and divergence stay where they were, at a rate far "
-        "under what is usual."
+        "There is spread to learn from, and nothing moves: reward, entropy and divergence stay where they were, at "
+        "a rate far under what is usual."
     )
     change = "Ten times the learning rate."
     may_be = ("updates that rounding swallows (see bf16_updates_lost)", "a task at its ceiling", "a warm-up")

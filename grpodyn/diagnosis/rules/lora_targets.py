@@ -19,9 +19,9 @@ class LoraTargets(Rule):
     id = "lora_targets"
     title = "The adapter covers too little, or the wrong modules"
     meaning = (
-        "Names that match nothing are dropped without a word as long as one matches, so that a list made for another family "
-        "covers a few per cent of the model. In every comparison under RL that had an arm with the MLP, attention alone did "
-        "worse, and q and k alone did worst."
+        "Names that match nothing are dropped without a word as long as one matches, so that a list made for "
+        "another family covers a few per cent of the model. In every comparison under RL that had an arm with the "
+        "MLP, attention alone did worse, and q and k alone did worst."
     )
     change = "Target all linear modules at a lower rank, rather than few at a high one."
     may_be = ("a subset that was chosen and checked by an ablation", "`layers_to_transform` that is meant")
@@ -62,8 +62,8 @@ class LoraTargets(Rule):
             return self.found(
                 "info",
                 None,
-                f"the adapter sits on attention alone ({', '.join(sorted(modules))}): with the MLP it did better where both "
-                "were tried",
+                f"the adapter sits on attention alone ({', '.join(sorted(modules))}): with the MLP it did better "
+                "where both were tried",
                 patch=patch,
             )
         return None

@@ -17,8 +17,8 @@ class LoraUntrained(Rule):
     id = "lora_untrained"
     title = "The adapter does not train"
     meaning = (
-        "B starts at zero, so that an adapter whose B is still zero after steps with a learning rate has done nothing. At "
-        "step 0, and while a warm-up holds the rate at 0, a zero B is as it should be."
+        "B starts at zero, so that an adapter whose B is still zero after steps with a learning rate has done "
+        "nothing. At step 0, and while a warm-up holds the rate at 0, a zero B is as it should be."
     )
     change = "Let gradients through: non-re-entrant checkpointing, or `enable_input_require_grads` before training."
     may_be = (
@@ -69,8 +69,8 @@ class LoraUntrained(Rule):
         return self.found(
             "critical" if every else "warning",
             1,
-            f"{len(still)} of {len(places)} factors B are exactly where they began after step {int(tensors.steps.max())}: "
-            f"{listed}",
+            f"{len(still)} of {len(places)} factors B are exactly where they began after step "
+            f"{int(tensors.steps.max())}: {listed}",
             why,
             patch={"grpo": {"gradient_checkpointing_kwargs": {"use_reentrant": False}}},
             figures={"still": float(len(still)), "factors": float(len(places))},

@@ -20,8 +20,8 @@ class NonFiniteValues(Rule):
     id = "non_finite"
     title = "NaN or Inf since some step"
     meaning = (
-        "One step with NaN makes every weight NaN, and everything after it is lost. The loss curve hides it: a NaN loss is "
-        "logged as 0, a NaN metric as null, while the gradient's norm keeps its NaN."
+        "One step with NaN makes every weight NaN, and everything after it is lost. The loss curve hides it: a NaN "
+        "loss is logged as 0, a NaN metric as null, while the gradient's norm keeps its NaN."
     )
     change = "Go back to the last finite checkpoint; store weights in float32, or lower the learning rate."
     may_be = ("a metric that is undefined for a batch (no completion ended, one completion a group)",)
@@ -93,7 +93,7 @@ class NonFiniteValues(Rule):
     def _where(self, first: list[str], tensors: bool) -> str:
         probabilities = [name for name in first if any(word in name for word in _OF_PROBABILITIES)]
         if probabilities and len(probabilities) == len(first):
-            return "log-probabilities went first: the weights were no longer finite before that step, or the sampler's were"
+            return "log-probabilities went first: weights were no longer finite before that step, here or in the sampler"
         if "grad_norm" in first and not probabilities:
             return "the gradient went first: the loss of that batch was not finite (an overflow, an empty completion)"
         if tensors:

@@ -21,8 +21,8 @@ class Plateau(Rule):
     id = "plateau"
     title = "The reward has stopped rising"
     meaning = (
-        "After a rise the second half of the run brought nothing beyond noise. `grpodyn forecast` says what is left to gain; "
-        "where another finding names a fault, this is that fault and no convergence."
+        "After a rise the second half of the run brought nothing beyond noise. `grpodyn forecast` says what is "
+        "left to gain; where another finding names a fault, this is that fault and no convergence."
     )
     change = "Stop there, or change something: harder prompts, a larger group, a schedule that has not run out."
     may_be = (

@@ -17,8 +17,9 @@ class RankCap(Rule):
     id = "rank_cap"
     title = "The adapter's rank limits it"
     meaning = (
-        "The effective rank of an adapter's update cannot exceed its rank, and noise fills it too: a full rank alone proves "
-        "nothing. Where cutting the tail of the update costs accuracy, the last directions do work, and more might."
+        "The effective rank of an adapter's update cannot exceed its rank, and noise fills it too: a full rank "
+        "alone proves nothing. Where cutting the tail of the update costs accuracy, the last directions do work, "
+        "and more might."
     )
     change = "Double the rank, with alpha as it is."
     may_be = ("noise in every direction: then cutting the tail costs nothing", "too high a learning rate")
@@ -50,7 +51,8 @@ class RankCap(Rule):
             "warning",
             None,
             f"the effective rank is {share:.2f} of the adapter's rank {rank} (median over modules)",
-            f"cut to rank {lower}, accuracy falls from {whole[0]:.3f} to {seen.truncation[lower][0]:.3f}, beyond both intervals",
+            f"cut to rank {lower}, accuracy falls from {whole[0]:.3f} to {seen.truncation[lower][0]:.3f}, beyond "
+            "both intervals",
             patch={"lora": {"r": 2 * rank}},
             figures={"share": share},
         )

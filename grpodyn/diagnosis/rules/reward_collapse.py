@@ -15,8 +15,8 @@ class RewardCollapse(Rule):
     id = "reward_collapse"
     title = "The reward has collapsed"
     meaning = (
-        "The reward, or held-out accuracy, has lost at least half of its best level and not come back. Other findings of the "
-        "same step say why, if anything in the log does."
+        "The reward, or held-out accuracy, has lost at least half of its best level and not come back. Other "
+        "findings of the same step say why, if anything in the log does."
     )
     change = "Go back to a checkpoint before it; lower the learning rate, or mend what another finding names."
     may_be = ("harder prompts from some step on (a curriculum)", "a reward function that broke: read completions")

@@ -18,8 +18,8 @@ class RewardDominance(Rule):
     id = "reward_dominance"
     title = "Other reward parts together outweigh the task's"
     meaning = (
-        "If format, length and style can earn more than a right answer, they are what is learnt first, and what is kept "
-        "when they and the task disagree."
+        "If format, length and style can earn more than a right answer, they are what is learnt first, and what is "
+        "kept when they and the task disagree."
     )
     change = "Lower the weights of the other parts until their sum is under the task's."
     may_be = ("a reward whose name does not say that it is the task",)

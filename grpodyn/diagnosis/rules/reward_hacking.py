@@ -22,8 +22,9 @@ class RewardHacking(Rule):
     id = "reward_hacking"
     title = "The total reward rises while the task's part, or held-out accuracy, falls"
     meaning = (
-        "The policy has found completions that score without solving the task: a format that is paid whatever it holds, "
-        "an answer that lists every choice, a test that can be passed by a trick. The total is then no measure of progress."
+        "The policy has found completions that score without solving the task: a format that is paid whatever it "
+        "holds, an answer that lists every choice, a test that can be passed by a trick. The total is then no "
+        "measure of progress."
     )
     change = "Weigh the other parts less, pay them only to right answers, and read completions of the last steps."
     may_be = (

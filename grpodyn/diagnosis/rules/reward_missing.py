@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from grpodyn.diagnosis.finding import Finding
 from grpodyn.diagnosis.observations import Observations
 from grpodyn.diagnosis.rule import Rule
-from grpodyn.diagnosis.series import Floats
+
+Places = NDArray[np.intp]
 
 _ROWS = 5
 """Rows at the end without a value from which a function counts as silent."""
@@ -19,8 +21,8 @@ class RewardMissing(Rule):
     id = "reward_missing"
     title = "A reward function returns nothing"
     meaning = (
-        "A reward of None or NaN is left out of the sum without a word. If every function returns None, the log shows a "
-        "loss of 0, a gradient of 0 and `frac_reward_zero_std` 0, which looks healthy and is not."
+        "A reward of None or NaN is left out of the sum without a word. If every function returns None, the log "
+        "shows a loss of 0, a gradient of 0 and `frac_reward_zero_std` 0, which looks healthy and is not."
     )
     change = "Call the reward function on one logged completion; return a number for each."
     may_be = ("a function that is meant for another task and returns None on purpose for these prompts",)
@@ -64,7 +66,7 @@ class RewardMissing(Rule):
             figures={"functions": float(len(silent))},
         )
 
-    def _live(self, seen: Observations) -> Floats:
+    def _live(self, seen: Observations) -> Places:
         """Places of the rows that a generation step logged."""
         marks = ("completions/mean_length", "frac_reward_zero_std", "loss", "reward")
         column = next((seen.columns[name] for name in marks if name in seen.columns), None)
@@ -75,7 +77,7 @@ class RewardMissing(Rule):
         keys = [name for name in seen.columns if name.startswith("rewards/") and name.endswith("/mean")]
         return [key.removeprefix("rewards/").removesuffix("/mean") for key in keys]
 
-    def _silent(self, seen: Observations, name: str, live: Floats) -> int | None:
+    def _silent(self, seen: Observations, name: str, live: Places) -> int | None:
         held = np.isfinite(seen.columns[f"rewards/{name}/mean"][live])
         # Sparse logs hold rewards in every few rows: the reward's own rows are the measure.
         total = seen.columns.get("reward")

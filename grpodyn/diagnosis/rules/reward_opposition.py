@@ -64,7 +64,8 @@ class RewardOpposition(Rule):
             "warning",
             None,
             f"within groups `{groups.parts[j]}` and `{groups.parts[i]}` have a correlation of {correlation:.2f}",
-            f"the spread of their sum is {math.sqrt(max(total, 0.0)):.3g}, that of the parts apart {math.sqrt(parts):.3g}",
+            f"the spread of their sum is {math.sqrt(max(total, 0.0)):.3g}, that of the parts apart "
+            f"{math.sqrt(parts):.3g}",
             patch=self._patch(seen, groups.parts[i], groups.parts[j]),
             figures={"correlation": correlation, "kept_variance": total / parts if parts else math.nan},
         )

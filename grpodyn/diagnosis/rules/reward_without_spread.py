@@ -70,8 +70,8 @@ class RewardWithoutSpread(Rule):
             deviation = seen.series(f"rewards/{name}/std")
             if len(deviation) and float(np.max(deviation.values)) > 0:
                 found.append(
-                    f"`{name}` has a standard deviation of {deviation.last.level.mean:.3g}, all of it between prompts or "
-                    "undone by another part"
+                    f"`{name}` has a standard deviation of {deviation.last.level.mean:.3g}, all of it between "
+                    "prompts or undone by another part"
                 )
         if not found and float(np.ptp(seen.reward.values)) < 1e-9:
             found.append("it is the same at every step: the reward is a constant")

@@ -23,9 +23,9 @@ class SamplerMismatch(Rule):
     id = "sampler_mismatch"
     title = "Sampler and trainer disagree on probabilities"
     meaning = (
-        "Completions are sampled by one program and scored by another. Where their log-probabilities differ, training is "
-        "off-policy without saying so; a correction multiplies each token by its importance ratio, and a low mean ratio "
-        "shrinks the updates."
+        "Completions are sampled by one program and scored by another. Where their log-probabilities differ, "
+        "training is off-policy without saying so; a correction multiplies each token by its importance ratio, and "
+        "a low mean ratio shrinks the updates."
     )
     change = "Sample with top_p 1 and top_k off, the same dtype on both sides, and the correction on."
     may_be = (

@@ -24,8 +24,8 @@ class SftLikeDrift(Rule):
     id = "sft_like_drift"
     title = "The weights' geometry changes as under supervised fine-tuning"
     meaning = (
-        "Under reinforcement learning the singular values and leading directions of large models hardly change; a run that "
-        "turns them as supervised fine-tuning does has left that regime, mostly by too large steps."
+        "Under reinforcement learning the singular values and leading directions of large models hardly change; a "
+        "run that turns them as supervised fine-tuning does has left that regime, mostly by too large steps."
     )
     change = "Lower the learning rate; check what the model has forgotten."
     may_be = ("a small model, float32 weights or an adapter: the known ranges do not hold there",)
@@ -55,8 +55,9 @@ class SftLikeDrift(Rule):
         return self.found(
             "warning",
             int(spectra.steps[-1]),
-            f"the singular values shifted by {moved:.1e} and the leading directions turned by {math.degrees(turned):.0f}°, "
-            f"medians over {len(places)} matrices; RL is known for 1e-5 and under 0.5°, fine-tuning for 1e-3 and over 10°",
+            f"the singular values shifted by {moved:.1e} and the leading directions turned by "
+            f"{math.degrees(turned):.0f}°, medians over {len(places)} matrices; RL is known for 1e-5 and under "
+            "0.5°, fine-tuning for 1e-3 and over 10°",
             patch=patches.rate(seen, 1 / 3),
             figures={"spectral_shift": moved, "angle_degrees": math.degrees(turned)},
         )

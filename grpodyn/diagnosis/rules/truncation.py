@@ -19,12 +19,13 @@ class Truncation(Rule):
     id = "truncation"
     title = "Completions are cut off by the length cap"
     meaning = (
-        "A completion that reaches `max_completion_length` is scored without its end, so that a right answer that comes "
-        "late counts as wrong. Where nearly all are cut, no completion has a reward and nothing is learnt."
+        "A completion that reaches `max_completion_length` is scored without its end, so that a right answer that "
+        "comes late counts as wrong. Where nearly all are cut, no completion has a reward and nothing is learnt."
     )
     change = "Raise the cap; if no completion ever ends by itself, check the chat template and the end-of-text token."
     may_be = (
-        "a model that never writes its end-of-text token (a chat template that does not fit): a higher cap does not help",
+        "a model that never writes its end-of-text token (a chat template that does not fit): a higher cap does "
+        "not help",
         "loops and repetitions, which fill any cap: read some completions",
     )
     config_key = "grpo.max_completion_length"

@@ -17,8 +17,9 @@ class UpdateWithoutSignal(Rule):
     id = "update_without_signal"
     title = "Updates without a reward signal"
     meaning = (
-        "Where no group has a spread of reward, the advantage is 0 for every completion; what then moves the weights is the "
-        "divergence penalty (or weight decay). Such steps must not be read as learning, nor their layers as important."
+        "Where no group has a spread of reward, the advantage is 0 for every completion; what then moves the "
+        "weights is the divergence penalty (or weight decay). Such steps must not be read as learning, nor their "
+        "layers as important."
     )
     change = "Set `beta` to 0, or skip batches without spread; mend what takes the spread away."
     may_be = ("gradients of an auxiliary loss (experts' load balance)",)
