@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from grpodyn.trace.stored_view import Array
 from grpodyn.trace.verify import damages
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
 
 logger = logging.getLogger(__name__)
@@ -185,6 +186,24 @@ class Run:
                     f"it in `record.probes`, or record all probes with `grpodyn record --set record.probes=null` "
                     f"(the run holds: {', '.join(measured) or 'no probe'})"
                 )
+
+    @overload
+    def to_pandas(self, group: str) -> pd.DataFrame: ...
+
+    @overload
+    def to_pandas(self, group: None = None) -> dict[str, pd.DataFrame]: ...
+
+    def to_pandas(self, group: str | None = None) -> pd.DataFrame | dict[str, pd.DataFrame]:
+        """Return a group as one table, or all groups that hold rows by name; see `grpodyn.exporters.to_pandas`.
+
+        Raises:
+            UnknownNameError: no group has that name.
+        """
+        from grpodyn.exporters import frames  # noqa: PLC0415  # the exporters read runs; only this method needs them
+
+        if group is not None:
+            return frames.to_pandas(self, group)
+        return {name: frames.to_pandas(self, name) for name in frames.group_names(self)}
 
     def steps(self, group: str) -> list[int]:
         """Return the steps of the rows of a group."""
