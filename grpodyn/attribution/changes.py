@@ -16,7 +16,8 @@ from grpodyn.naming.canonical import canonical_name
 from grpodyn.naming.matrices import matrices_of
 from grpodyn.naming.place import head_of, place
 from grpodyn.recording.reference import equal_bits
-from grpodyn.spectra.singular import gram_upper, singular_values
+from grpodyn.spectra.reduced import gram_upper
+from grpodyn.spectra.singular import singular_values
 from grpodyn.trace.schema import TensorInfo
 
 _ROWS_MAY_DIFFER = ("embedding", "head")

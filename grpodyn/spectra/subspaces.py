@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from grpodyn.spectra.changes import noticeably_different
-from grpodyn.spectra.singular import GRAM_TRUSTED, gram_upper, triangle
+from grpodyn.spectra.reduced import GRAM_TRUSTED, gram_upper, triangle
 from grpodyn.spectra.spectral_change import LEADING, PRINCIPAL_SHARE, SpectralChange
 
 # Singular values closer than this share of the largest are one value to float64: their spaces are any basis of it.
