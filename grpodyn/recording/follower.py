@@ -112,7 +112,7 @@ class Follower:
     def evaluation(self, step: int, metrics: Mapping[str, Any]) -> None:
         """The first rank records its own results."""
 
-    def save(self, tokenizer: Any) -> None:
+    def save(self) -> None:
         """Help to save the model."""
         self._attend()
 

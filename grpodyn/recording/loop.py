@@ -39,7 +39,7 @@ class Loop:
         """Hook an optimizer, in place of the one that was hooked before.
 
         Raises:
-            AttributeError: it has no hooks, so it is no `torch.optim.Optimizer`.
+            AttributeError: it has no hooks that are of use: it is no `torch.optim.Optimizer`.
         """
         self.remove()
         hooked = _hookable(optimizer)
@@ -79,6 +79,9 @@ class Loop:
 
 
 def _hookable(optimizer: Any) -> Any:
+    if type(optimizer).__module__.startswith("deepspeed."):
+        # Its weights change only after the optimizer inside has stepped: every update would seem to be 0.
+        raise AttributeError("DeepSpeed's optimizers cannot be hooked; expected one of torch: train with a Trainer")
     # accelerate's wrapper is an Optimizer by name only: the one inside is stepped, and not at every micro-batch.
     own = "_optimizer_step_pre_hooks" in getattr(optimizer, "__dict__", {})
     return optimizer if own else getattr(optimizer, "optimizer", optimizer)

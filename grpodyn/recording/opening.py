@@ -42,6 +42,8 @@ class Start:
     """The last step, where it is known."""
     append: bool = False
     """Whether the run in the directory goes on although training starts over from step 0."""
+    tokenizer: Any = None
+    """None where there is none, or it is not told."""
 
 
 def left_out(

@@ -78,6 +78,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self._session: Recording | None = None
         self._loop: Loop | None = None
         self._begun = False
+        self._hidden: str | None = None
+        """Why the update is made before `on_pre_optimizer_step`, if it is."""
         self._boundary = Boundary(self._refuse)
 
     @property
@@ -97,13 +99,19 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
     def close(self, status: RunStatus = "finished") -> None:
         """End the recording of a loop, or of a training that ended without reaching `on_train_end`."""
         if self._save_model and self._loop is not None and status == "finished":
-            self._run("model", lambda session: session.save(None))
+            self._run("model", lambda session: session.save())
         self._close(status, final=True)
 
     # For a loop that no trainer runs.
 
     def attach(
-        self, model: nn.Module, optimizer: Optimizer, *, start_step: int = 0, max_steps: int | None = None
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        *,
+        start_step: int = 0,
+        max_steps: int | None = None,
+        tokenizer: Any = None,
     ) -> Self:
         """Record a training loop of one's own; `step` then ends each of its steps, and `close` (or `with`) the run.
 
@@ -116,6 +124,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
             optimizer: what steps it; a wrapper of accelerate will do.
             start_step: updates made before, if the loop resumes: the run in the directory then goes on.
             max_steps: the last step, if it is known; else `close` measures it.
+            tokenizer: encodes `record.activation_prompts`, for `activation_shift`; is saved with the model.
 
         Returns:
             The recorder itself.
@@ -135,7 +144,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
             self._close("finished", final=True)
             if not self._may_start(is_first_rank(), model):
                 return self
-            start = Start(model, None, optimizer, None, start_step, max_steps, self._append)
+            start = Start(model, None, optimizer, None, start_step, max_steps, self._append, tokenizer)
             self._boundary.run("start of recording", self._begin, start)
             self._loop = Loop(model, start_step, self._run)
         self._boundary.run("hooks of the optimizer", self._loop.watch, optimizer)
@@ -165,16 +174,22 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         if self._may_start(state.is_world_process_zero, kwargs["model"]):
             last = int(state.max_steps) if state.max_steps and state.max_steps > 0 else None
             trainer, step = find_trainer(self), int(state.global_step)
-            start = Start(kwargs["model"], trainer, kwargs["optimizer"], args, step, last, self._append)
+            tokenizer = kwargs.get("processing_class")
+            self._hidden = _hidden_update(kwargs["optimizer"])
+            start = Start(kwargs["model"], trainer, kwargs["optimizer"], args, step, last, self._append, tokenizer)
             self._boundary.run("start of recording", self._begin, start)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin a step."""
         self._run("start of a step", lambda session: session.step_begins(state.global_step + 1))
+        why = self._hidden
+        if why is not None:
+            self._run("before the optimizer", lambda session: session.before_optimizer(state.global_step + 1, why))
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Read what is there before the update."""
-        self._run("before the optimizer", lambda session: session.before_optimizer(state.global_step + 1))
+        if self._hidden is None:
+            self._run("before the optimizer", lambda session: session.before_optimizer(state.global_step + 1))
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Read what the update did."""
@@ -215,7 +230,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         if self._session is None:
             return
         if self._save_model:
-            self._run("model", lambda session: session.save(kwargs.get("processing_class")))
+            self._run("model", lambda session: session.save())
         early = state.global_step < state.max_steps
         # The best checkpoint, loaded at the end, is not the last step.
         final = not (args.load_best_model_at_end and state.best_model_checkpoint)
@@ -274,6 +289,13 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
 
     def _refuse(self, where: str, why: str) -> None:
         self.refused = f"{where}: {why}"
+
+
+def _hidden_update(optimizer: Any) -> str | None:
+    # accelerate's wrapper of a DeepSpeed engine lets it step at the end of the backward pass.
+    if any(kind.__name__ == "DeepSpeedOptimizerWrapper" for kind in type(optimizer).__mro__):
+        return "DeepSpeed takes its step, and clears its gradients, before anything else can look at them"
+    return None
 
 
 def is_first_rank() -> bool:

@@ -30,7 +30,7 @@ def obstacle(model: nn.Module, *, together: bool) -> str | None:
 
 
 def whole_state(model: nn.Module) -> dict[str, Tensor]:
-    """Return the state of a model that is split among ranks, on the CPU of the first rank; nothing on the others.
+    """Return the state of a model that is split among ranks, on the CPU of the first rank.
 
     Every rank calls it, at the same time. Of a model with adapters only what is trained is put together.
     """
@@ -41,7 +41,9 @@ def whole_state(model: nn.Module) -> dict[str, Tensor]:
     )
 
     has_adapters = hasattr(bare(model), "peft_config")
-    options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=has_adapters)
+    # What is on the CPU already would not be copied, and FSDP frees it when this returns.
+    elsewhere = any(parameter.device.type != "cpu" for parameter in model.parameters())
+    options = StateDictOptions(full_state_dict=True, cpu_offload=elsewhere, ignore_frozen_params=has_adapters)
     state: dict[str, Any] = get_model_state_dict(model, options=options)
     return state
 

@@ -82,6 +82,8 @@ class Session:
         self._needs: frozenset[Need] = frozenset()
         self._digesting: Digesting | None = None
         self._model, self._trainer = start.model, start.trainer
+        own = getattr(start.trainer, "processing_class", None)
+        self._tokenizer = own if start.tokenizer is None else start.tokenizer
         self._known = {id(parameter) for parameter in start.model.parameters() if parameter.requires_grad}
         self._strangers = 0
         """Trained parameters that are not known, as far as noted."""
@@ -163,10 +165,9 @@ class Session:
         return establish(stored, model_config, other, self.run_dir, config.base_limit, start_step=start.step)
 
     def _watched(self, config: RecordConfig, start: Start) -> Activations:
-        tokenizer = getattr(start.trainer, "processing_class", None)
         prompts, limit = config.activation_prompts, config.activation_limit
         together = None if self._lead is None else self._lead.forward
-        watched = Activations(start.model, self._layers, tokenizer, prompts, limit, together)
+        watched = Activations(start.model, self._layers, self._tokenizer, prompts, limit, together)
         if self._resumed and watched.unavailable is None:
             watched.unavailable = "the run was resumed, and what the blocks returned before its first update is gone"
         return watched
@@ -322,15 +323,15 @@ class Session:
         self.writer.close(status)
         self._tell_if_stopped()
 
-    def save(self, tokenizer: Any) -> None:
-        """Save the trained model (or its adapter) into `model/`, with the trainer's tokenizer; else say why not."""
+    def save(self) -> None:
+        """Save the trained model (or its adapter) and its tokenizer into `model/`; else say why not."""
         why, state = saving.obstacle(self._model, together=self._lead is not None), None
         with self._meeting():
             if why is None and self._lead is not None:
                 state = self._lead.state(self._model)
                 why = "the other ranks are gone" if state is None else None
         if why is None:
-            saving.save(self._model, tokenizer, self.run_dir / "model", state)
+            saving.save(self._model, self._tokenizer, self.run_dir / "model", state)
         else:
             self.writer.event(self._step, "model not saved", why)
 

@@ -1,6 +1,7 @@
 """A plain training loop on one or several ranks, recorded: what the tests of this folder run under torchrun.
 
-Arguments: a folder, and ways of training. Each way records into `<folder>/<way>` and saves every rank's weights beside.
+Arguments: a folder, and ways of training. A way begins with how the model is spread and goes on with what else is the
+case, such as `fsdp2-lora-saved`. Each records into `<folder>/<way>`, and saves every rank's weights beside it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from peft import LoraConfig, get_peft_model
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.tensor import DTensor
@@ -27,28 +29,46 @@ from grpodyn import Recorder, registry
 from grpodyn.config.record import RecordConfig
 from grpodyn.recording import ranks
 from grpodyn.recording.measurement import Measurement
+from grpodyn.recording.shard_parts import Parts
 
 STEPS = 3
 SENTENCES = 12
 """Divisible by every number of ranks, so that the mean over ranks is the mean over sentences."""
 
 
-def build() -> Any:
+class Tokenizer:
+    """One token to a letter."""
+
+    def __call__(self, text: str) -> dict[str, list[int]]:
+        return {"input_ids": [ord(letter) % 22 for letter in text]}
+
+    def save_pretrained(self, folder: Path) -> None:
+        (folder / "tokenizer.txt").write_text("one token to a letter")
+
+
+def build(way: str) -> Any:
     torch.manual_seed(0)
     config = GPT2Config(
         vocab_size=22,
         n_positions=8,
         n_embd=16,
-        # Two ranks and three divide few sides evenly: shards are padded. No tensor is so large that it is sampled.
-        n_inner=31,
+        # Two ranks and three divide few sides evenly: shards are padded. No tensor is so large that it is sampled,
+        # but one is so large that the gradient's noise is.
+        n_inner=71,
         n_layer=2,
         n_head=2,
+        # Dropout in training, so that a forward beside it would show.
         resid_pdrop=0.0,
         embd_pdrop=0.0,
         attn_pdrop=0.0,
     )
     # Float64 all through, loss and norms too: how the ranks' gradients are added makes no difference that matters.
-    return GPT2LMHeadModel(config).double()
+    model = GPT2LMHeadModel(config).double()
+    if "lora" in way.split("-"):
+        adapter = LoraConfig(r=2, target_modules=["c_attn", "c_fc"], fan_in_fan_out=True)
+        model = get_peft_model(model, adapter)
+        assert {p.dtype for p in model.parameters()} == {torch.float64}
+    return model
 
 
 def spread(model: Any, way: str) -> Any:
@@ -66,7 +86,7 @@ def spread(model: Any, way: str) -> Any:
         return wrapped
     shape, names = ((2, world // 2), ("repeated", "split")) if way.startswith("hybrid") else ((world,), ("split",))
     mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
-    for block in model.transformer.h:
+    for block in model.get_submodule("base_model.model.transformer.h" if "lora" in way else "transformer.h"):
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
     assert all(isinstance(p, DTensor) for p in model.parameters())
@@ -91,30 +111,40 @@ def failing(kind: type, method: str, step: int) -> Iterator[None]:
     assert next(calls) > step
 
 
+FAILURES = {
+    # What a rank that follows does; what the first rank does; and what only the first rank does: computing.
+    "before": (1, Measurement, "_gradients", 2),
+    "after": (1, Measurement, "_deltas", 2),
+    "part": (1, Parts, "values", 4),
+    "first": (0, Parts, "values", 4),
+    "probe": (0, type(registry.probe("grad_norm")), "compute", 2),
+    "spectrum": (0, type(registry.probe("effective_rank")), "compute", 2),
+}
+
+
 def failure(way: str, rank: int) -> AbstractContextManager[None]:
     """Return what goes wrong on a rank, by the end of the way's name."""
-    if way.endswith("-before") and rank == 1:
-        return failing(Measurement, "_gradients", 2)
-    if way.endswith("-after") and rank == 1:
-        return failing(Measurement, "_deltas", 2)
-    if way.endswith("-probe") and rank == 0:
-        # A probe adds and computes on the first rank alone.
-        return failing(type(registry.probe("grad_norm")), "compute", 2)
-    return nullcontext()
+    where = FAILURES.get(way.rsplit("-", 1)[-1])
+    if where is None or where[0] != rank:
+        return nullcontext()
+    return failing(*where[1:])
 
 
 def train(folder: Path, way: str) -> None:
     """Train, and record unless the way is `…-plain`."""
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     sentences = torch.randint(22, (SENTENCES, 8), generator=torch.Generator().manual_seed(1))
-    model = spread(build(), way)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1)
+    model = spread(build(way), way)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2, weight_decay=0.1)
     recorder = None
     if way.endswith("-alone"):
         ranks.PATIENCE = timedelta(seconds=2)
     if not way.endswith("-plain") and not (way.endswith("-alone") and rank > 0):
-        recorder = Recorder(folder / way / f"rank{rank}", RecordConfig(preset="full"))
-        recorder.attach(model, optimizer, max_steps=STEPS)
+        # A matrix at a time: the others of a sweep are taken at later steps.
+        limit = {"snapshot_limit": 1} if way.endswith("-slowly") else {}
+        config = RecordConfig(preset="full", activation_prompts=["one", "three"], **limit)
+        recorder = Recorder(folder / way / f"rank{rank}", config, save_model="saved" in way)
+        recorder.attach(model, optimizer, max_steps=STEPS, tokenizer=Tokenizer())
     with failure(way, rank):
         for _ in range(STEPS):
             mine = sentences.chunk(world)[rank]
