@@ -17,7 +17,7 @@ from grpodyn.analysis import Analysis
 from grpodyn.errors import MissingDataError
 from grpodyn.lora.findings import GroupMovement, Movement, Ranged, RankFindings, Spread, Statistic
 from grpodyn.lora.spread import gini, max_over_min, top_share
-from grpodyn.lora.tables import Floats, Series, Tables, read
+from grpodyn.lora.tables import Floats, Series, Tables, from_saved_weights, read
 
 if TYPE_CHECKING:
     from grpodyn.trace.reader import Run
@@ -41,14 +41,15 @@ class LoraMovement(Analysis):
         Raises:
             MissingDataError: the run lacks `update_norm` or `delta_norm`, or holds fewer than four recorded steps.
         """
-        run.require(*self.requires)
+        run.require(*(("delta_norm",) if from_saved_weights(run) else self.requires))
         return _movement(run)
 
 
 def _movement(run: Run) -> Movement:
     tables = read(run)
     steps = tables.update.steps
-    if steps.size < MIN_RECORDED_STEPS:
+    saved = from_saved_weights(run)
+    if steps.size < MIN_RECORDED_STEPS and not saved:
         raise MissingDataError(
             f"{run.path}: {steps.size} recorded steps (status {run.status}, last step {run.last_step}); advice needs "
             f"at least {MIN_RECORDED_STEPS}. Let the run go on, or record more often (`record.every: "
@@ -57,7 +58,7 @@ def _movement(run: Run) -> Movement:
     edges = _windows(tables)
     if edges is None:
         tables.notes.append("too few rows of delta_norm for windows: the spread statistics have no range")
-    stride = int(np.median(np.diff(steps)))
+    stride = 1 if saved else int(np.median(np.diff(steps)))
     layers, modules = _grouping(tables, tables.layer), _grouping(tables, tables.module)
     return Movement(
         run_id=str(run.manifest.run_id),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grpodyn.diagnosis.finding import SEVERITIES, Finding, Severity
 from grpodyn.diagnosis.observations import Observations
@@ -39,6 +39,19 @@ class Diagnosis:
         return max((f.severity for f in self.findings), key=SEVERITIES.index, default=None)
 
 
+def _explained(finding: Finding, findings: list[Finding]) -> Finding:
+    """Return a finding, told as a consequence where another one is its cause: two alarms for one fault hide it."""
+    causes = [
+        other.id for other in findings if other.id in rules()[finding.id].follows_from and other.severity != "info"
+    ]
+    if not causes:
+        return finding
+    sentence = f"this follows from {', '.join(causes)}"
+    return replace(
+        finding, severity="info", evidence=(*finding.evidence, sentence), patch=None, follows_from=tuple(causes)
+    )
+
+
 def diagnose(seen: Observations, only: frozenset[str] | None = None) -> Diagnosis:
     """Return what rules find.
 
@@ -60,6 +73,7 @@ def diagnose(seen: Observations, only: frozenset[str] | None = None) -> Diagnosi
         finding = rule.check(seen)
         if finding is not None:
             findings.append(finding)
+    findings = [_explained(finding, findings) for finding in findings]
     findings.sort(key=lambda f: (-SEVERITIES.index(f.severity), f.onset_step if f.onset_step is not None else 0, f.id))
     return Diagnosis(
         source=seen.source,

@@ -27,6 +27,8 @@ class Finding:
     """The key of the run config to change."""
     patch: Mapping[str, Any] | None = None
     """A part of a run config that makes the change; None where no value follows from what was observed."""
+    follows_from: tuple[str, ...] = ()
+    """Findings that explain this one."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """The numbers in the evidence, by name."""
 

@@ -49,8 +49,11 @@ def group_size(seen: Observations, factor: int) -> dict[str, Any]:
     changes: dict[str, Any] = {"num_generations": size}
     if per_device * accumulation % size or (seen.config is None and not seen.known("per_device_train_batch_size")):
         changes["per_device_train_batch_size"] = math.lcm(per_device, size)
-    if seen.settings.get("generation_batch_size") is not None or seen.settings.get("steps_per_generation") is not None:
-        changes |= {"generation_batch_size": None, "steps_per_generation": None}
+    configured = dict((seen.config or {}).get("grpo") or {})
+    # What a trainer derived follows the new size by itself; what the config sets must give way.
+    changes |= {
+        key: None for key in ("generation_batch_size", "steps_per_generation") if configured.get(key) is not None
+    }
     return {"grpo": changes}
 
 

@@ -30,6 +30,8 @@ class Rule(ABC):
     config_key: ClassVar[str | None]
     reference: ClassVar[str]
     """Where the rule and its numbers come from."""
+    follows_from: ClassVar[tuple[str, ...]] = ()
+    """Rules whose finding explains this one: it is then told as what follows from them, not as a fault of its own."""
 
     @abstractmethod
     def missing(self, seen: Observations) -> str | None:
@@ -58,7 +60,7 @@ class Rule(ABC):
             self.may_be if may_be is None else may_be,
             self.config_key if config_key is None else config_key,
             patch,
-            figures or {},
+            figures=figures or {},
         )
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from grpodyn.errors import UnreadableError
 from grpodyn.importers.log import Batch, Log
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _BESIDE = frozenset({"step", "prompt", "completion", "advantage", "advantages", "reward", "prompt_id", "generation"})
 _NOT_REWARDS = frozenset({"length", "terminated", "answer"})
@@ -20,6 +24,8 @@ def read(paths: list[Path]) -> Log:
     Raises:
         UnreadableError: a file is no parquet, lacks what makes a group, or the reader is not installed.
     """
+    import pandas as pd  # noqa: PLC0415  # most logs are no parquet, and it takes half a second
+
     try:
         frame = pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
     except ImportError as error:
@@ -71,5 +77,5 @@ def _batch(step: int, rows: pd.DataFrame, functions: list[str]) -> Batch | None:
     for name in ("advantage", "advantages"):
         if name in rows:
             advantage = rows[name].to_numpy(np.float64).reshape(shape)
-    codes = pd.util.hash_array(prompts[::group].astype(object)).astype(np.int64)
+    codes = np.array([int.from_bytes(sha256(text.encode()).digest()[:7]) for text in prompts[::group]], dtype=np.int64)
     return Batch(step, codes, reward, advantage, parts)

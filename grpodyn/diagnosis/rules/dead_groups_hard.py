@@ -32,6 +32,7 @@ class DeadGroupsHard(Rule):
     )
     config_key = "grpo.num_generations"
     reference = "Advantages of equal rewards are 0 (arXiv 2402.03300); dynamic sampling, DAPO (arXiv 2503.14476)"
+    follows_from = ("truncation", "learning_rate_high", "non_finite", "reward_missing", "kl_blow_up")
 
     def missing(self, seen: Observations) -> str | None:
         """Return what is not there."""

@@ -25,6 +25,7 @@ class GroupSize(Rule):
     may_be = ("prompts of which some are hopeless and some mastered: no G helps there, other prompts do",)
     config_key = "grpo.num_generations"
     reference = "E_p[p^G + (1−p)^G]; `grpodyn group-size` predicts it for other G from recorded groups"
+    follows_from = ("truncation", "learning_rate_high", "reward_collapse", "non_finite")
 
     def missing(self, seen: Observations) -> str | None:
         """Return what is not there."""

@@ -37,10 +37,10 @@ class IncompleteRecord(Rule):
         """Return the finding."""
         record = seen.record
         evidence = []
-        if not len(seen.steps) and seen.groups is None:
-            evidence.append(_SAYS["empty"])
-        elif record.status in _SAYS:
+        if record.status in _SAYS:
             evidence.append(_SAYS[record.status])
+        if not len(seen.steps) and record.status != "empty":
+            evidence.append("the run holds no log of the trainer: only its weights, or its rollouts, can be looked at")
         if record.sampled:
             evidence.append("the history looks sampled: onsets are as coarse as its rows")
         evidence += record.problems[:_SHOWN]
@@ -48,7 +48,7 @@ class IncompleteRecord(Rule):
             evidence.append(f"and {len(record.problems) - _SHOWN} more (`grpodyn status`)")
         if not evidence:
             return None
-        unusable = evidence[0] == _SAYS["empty"]
+        unusable = record.status == "empty"
         quiet = record.status in ("finished", "running", "stopped_early") and record.imported and not unusable
         return self.found(
             "critical" if unusable else "info" if quiet or record.status == "running" else "warning",

@@ -27,6 +27,7 @@ class KlDrift(Rule):
     may_be = ("a divergence against a reference that is not the start (a merged adapter, a re-set reference)",)
     config_key = "grpo.beta"
     reference = "RL's Razor (arXiv 2509.04259): forgetting follows the divergence on the new task"
+    follows_from = ("kl_blow_up", "entropy_explosion")
 
     def missing(self, seen: Observations) -> str | None:
         """Return what is not there."""

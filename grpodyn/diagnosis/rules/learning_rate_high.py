@@ -35,6 +35,7 @@ class LearningRateHigh(Rule):
     may_be = ("a broken batch or reward at that step", "NaN (see non_finite)")
     config_key = "grpo.learning_rate"
     reference = "Under Adam an adapter's first step is proportional to α × learning rate, whatever its rank"
+    follows_from = ("non_finite",)
 
     def missing(self, seen: Observations) -> str | None:
         """Return what is not there."""

@@ -29,6 +29,7 @@ class LearningRateLow(Rule):
     may_be = ("updates that rounding swallows (see bf16_updates_lost)", "a task at its ceiling", "a warm-up")
     config_key = "grpo.learning_rate"
     reference = "α × learning rate of 3.2e-4 as a safe default (10 × a full rate of 1e-6 at α 32)"
+    follows_from = ("bf16_updates_lost", "lora_untrained")
 
     def missing(self, seen: Observations) -> str | None:
         """Return what is not there."""

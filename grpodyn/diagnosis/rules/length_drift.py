@@ -26,6 +26,7 @@ class LengthDrift(Rule):
     may_be = ("a model that learns to reason at length: then right completions grow and the reward with them",)
     config_key = "grpo.loss_type"
     reference = "Dr. GRPO (arXiv 2503.20783): wrong completions grow under the 1/|o| term"
+    follows_from = ("truncation", "reward_hacking")
 
     def missing(self, seen: Observations) -> str | None:
         """Return what is not there."""

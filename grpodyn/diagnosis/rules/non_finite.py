@@ -93,7 +93,9 @@ class NonFiniteValues(Rule):
     def _where(self, first: list[str], tensors: bool) -> str:
         probabilities = [name for name in first if any(word in name for word in _OF_PROBABILITIES)]
         if probabilities and len(probabilities) == len(first):
-            return "log-probabilities went first: weights were no longer finite before that step, here or in the sampler"
+            return (
+                "log-probabilities went first: weights were no longer finite before that step, here or in the sampler"
+            )
         if "grad_norm" in first and not probabilities:
             return "the gradient went first: the loss of that batch was not finite (an overflow, an empty completion)"
         if tensors:

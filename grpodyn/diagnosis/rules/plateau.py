@@ -32,6 +32,7 @@ class Plateau(Rule):
     )
     config_key = "grpo.max_steps"
     reference = "arXiv 2507.18014: most of the gain comes early; a plateau with a fault flag is a fault"
+    follows_from = ("truncation", "entropy_collapse", "dead_groups_hard", "reward_hacking", "kl_drift", "non_finite")
 
     def missing(self, seen: Observations) -> str | None:
         """Return what is not there."""

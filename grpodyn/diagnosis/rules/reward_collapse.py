@@ -22,6 +22,7 @@ class RewardCollapse(Rule):
     may_be = ("harder prompts from some step on (a curriculum)", "a reward function that broke: read completions")
     config_key = "grpo.learning_rate"
     reference = "A level lost by more than its noise; held-out accuracy where it is recorded"
+    follows_from = ("learning_rate_high", "non_finite", "kl_blow_up", "truncation", "entropy_explosion")
 
     def missing(self, seen: Observations) -> str | None:
         """Return what is not there."""

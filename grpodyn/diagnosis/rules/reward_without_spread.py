@@ -29,6 +29,7 @@ class RewardWithoutSpread(Rule):
     )
     config_key = "rewards"
     reference = "A_i = (r_i − mean)/std within the group (arXiv 2402.03300), 0 where the group is constant"
+    follows_from = ("reward_opposition", "entropy_collapse")
 
     def missing(self, seen: Observations) -> str | None:
         """Return what is not there."""

@@ -25,6 +25,7 @@ class UpdateWithoutSignal(Rule):
     may_be = ("gradients of an auxiliary loss (experts' load balance)",)
     config_key = "grpo.beta"
     reference = "TRL issue 5588: groups without spread still pay the divergence term"
+    follows_from = ("dead_groups_hard", "dead_groups_easy", "reward_without_spread", "truncation", "non_finite")
 
     def missing(self, seen: Observations) -> str | None:
         """Return what is not there."""
