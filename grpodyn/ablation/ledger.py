@@ -11,6 +11,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,13 +55,19 @@ def read(path: Path) -> list[Record]:
 
 
 class Ledger:
-    """The results so far, in memory and on disk."""
+    """The results so far, in memory and on disk. Failures are kept on disk only: a new start tries them again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.records: list[Record] = read(path)
-        self._by_key = {record.key: record for record in self.records if record.error is None}
-        self._labels = {(record.label, record.key) for record in self.records if record.error is None}
+        self._by_key = {record.key: record for record in read(path) if record.error is None}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    @property
+    def records(self) -> list[Record]:
+        """Every result, in the order in which they came."""
+        return list(self._by_key.values())
 
     def add(self, record: Record) -> None:
         """Append a record; on return it is on the disk.
@@ -82,26 +89,17 @@ class Ledger:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        self._keep(record)
-
-    def _keep(self, record: Record) -> None:
-        self.records.append(record)
         if record.error is None:
             self._by_key[record.key] = record
-            self._labels.add((record.label, record.key))
 
     def result(self, job: Job) -> Record | None:
-        """Return the record of this very job, or None."""
+        """Return what came of this training, or None; one training may be the job of two arms."""
         found = self._by_key.get(job.key)
-        return found if found is not None and (job.label, job.key) in self._labels else None
-
-    def same_training(self, job: Job) -> Record | None:
-        """Return a record of the same training under whatever name, or None."""
-        return self._by_key.get(job.key)
+        return None if found is None else replace(found, task=job.task, arm=job.arm, power=job.power)
 
     def merge(self, records: Iterable[Record]) -> int:
         """Append what is not here yet, and return how many records that were."""
-        new = [r for r in records if r.error is None and (r.label, r.key) not in self._labels]
+        new = [record for record in records if record.error is None and record.key not in self._by_key]
         for record in new:
             self.add(record)
         return len(new)

@@ -19,9 +19,14 @@ from grpodyn.errors import ConfigError, UnknownNameError
 ADVISED: Final = "advised"
 ALL_LINEAR: Final = "all-linear"
 SAME_BUDGET: Final = "all-linear-same-budget"
+DISPLACEMENT: Final = "displacement-top"
 RANDOM: Final = "random-same-budget"
 TEMPERATURE: Final = "temperature-only"
 FULL: Final = "full"
+LAYER_PREFIX: Final = "layer:"
+"""`layer:3` is an adapter on layer 3 alone."""
+TYPE_PREFIX: Final = "type:"
+"""`type:up_proj` is an adapter on one module type in all layers."""
 
 ARMS: Final[dict[str, str]] = {
     ADVISED: "what `recommend-lora` says about the source run",
@@ -31,7 +36,7 @@ ARMS: Final[dict[str, str]] = {
     "attention-only": "attention in all layers, at the advised budget",
     "mlp-only": "the MLP in all layers, at the advised budget",
     "last-block": "the last layer, at the advised budget",
-    "displacement-top": "the layers of the largest net displacement in the source run, at the advised budget",
+    DISPLACEMENT: "the layers of the largest net displacement in the source run, at the advised budget",
     "gradient-top": "the layers of the largest gradient energy in the source run, at the advised budget",
     "gradnorm-top": "the layers of the largest gradient norm in its first tenth, at the advised budget",
     "norm-proportional": "ranks in proportion to each module's gradient norm, at the advised budget",
@@ -51,9 +56,14 @@ DEFAULT_ARMS: Final = (
     "mlp-only",
     "last-block",
     "gradient-top",
-    "displacement-top",
+    DISPLACEMENT,
     TEMPERATURE,
 )
+
+NEEDS_SOURCE: Final = frozenset(
+    {ADVISED, DISPLACEMENT, RANDOM, SAME_BUDGET, "gradient-top", "gradnorm-top", "norm-proportional"}
+)
+"""Arms whose placement or size comes from a source run, or from advice."""
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Seeds = Annotated[list[Seed], Field(min_length=1)]
@@ -149,10 +159,9 @@ class Study(StrictModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        known = [*ARMS, *self.adapters]
         for arm in [*self.arms, *(arm for contrast in self.primary for arm in (contrast.a, contrast.b))]:
-            if arm not in known:
-                raise ValueError(str(UnknownNameError.among("arm", arm, known)))
+            if not self.knows(arm):
+                raise ValueError(str(UnknownNameError.among("arm", arm, [*ARMS, *self.adapters])))
         taken = sorted(set(self.adapters) & set(ARMS))
         if taken:
             raise ValueError(f"adapters.{taken[0]} is the name of a built-in arm; choose another")
@@ -169,9 +178,26 @@ class Study(StrictModel):
             raise ValueError(f"measure.split and measure.tuning_split are both {self.measure.split!r}")
         return self
 
+    def knows(self, arm: str) -> bool:
+        """Return whether an arm of that name can be built."""
+        return arm in ARMS or arm in self.adapters or arm.startswith((LAYER_PREFIX, TYPE_PREFIX))
+
     def seeds_of(self, arm: str) -> list[int]:
         """Return the test seeds of an arm."""
         return list(self.seeds if arm in self.primary_arms else self.other_seeds)
+
+    @property
+    def all_seeds(self) -> list[int]:
+        """Every seed that an arm is trained on."""
+        return [*self.seeds, *self.other_seeds, *(self.tuning.seeds if self.tuning else [])]
+
+    def testing(self, candidate: str) -> Study:
+        """Return the study with another arm in place of the advised one in its primary comparisons."""
+        contrasts = [
+            contrast.model_copy(update={side: candidate for side in ("a", "b") if getattr(contrast, side) == ADVISED})
+            for contrast in self.primary
+        ]
+        return self.model_copy(update={"primary": contrasts})
 
     @property
     def primary_arms(self) -> list[str]:
@@ -212,10 +238,9 @@ def restricted(study: Study, *, arms: list[str] | None, seeds: int | None) -> St
     """
     changes: dict[str, Any] = {}
     if arms is not None:
-        known = [*ARMS, *study.adapters]
         for arm in arms:
-            if arm not in known:
-                raise UnknownNameError.among("arm", arm, known)
+            if not study.knows(arm):
+                raise UnknownNameError.among("arm", arm, [*ARMS, *study.adapters])
         changes["arms"] = list(dict.fromkeys(arms))
     if seeds is not None:
         if seeds < 1:

@@ -33,11 +33,6 @@ class Job:
     """`{"lora": section}`, `{"temperature": true}`, `{"full": true}`, or nothing for the base."""
 
     @property
-    def label(self) -> tuple[str, str, Phase, int, int]:
-        """What names the job in tables and in the ledger."""
-        return self.task, self.arm, self.phase, self.seed, self.power
-
-    @property
     def setup_key(self) -> str:
         """Hash of what compared jobs have in common."""
         return digest(self.setup)
@@ -85,11 +80,6 @@ class Record:
     error: str | None
     created_at: str
     versions: Mapping[str, str]
-
-    @property
-    def label(self) -> tuple[str, str, Phase, int, int]:
-        """As of the job."""
-        return self.task, self.arm, self.phase, self.seed, self.power
 
     def to_line(self) -> bytes:
         """Return the record as one line of JSON."""

@@ -1,0 +1,102 @@
+"""The run that advice comes from, and the advice: trained on a seed that nothing is tested on, then asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from grpodyn.ablation.arms import Advised
+from grpodyn.ablation.protocol import Study
+from grpodyn.ablation.signals import Signals, read_signals
+from grpodyn.attribution import result as attribution
+from grpodyn.attribution.request import Request, carry_out
+from grpodyn.attribution.run import Plan, Watcher
+from grpodyn.config.lora_file import read_lora
+from grpodyn.config.run import RunConfig
+from grpodyn.errors import GrpodynError
+from grpodyn.lora import advice as lora_advice
+from grpodyn.lora.apply import lora_section
+from grpodyn.lora.policy import Options
+from grpodyn.trace.reader import open_run
+from grpodyn.training.display import Display
+from grpodyn.training.session import train
+
+_LORA_PARTS = {1: "movement (rung 1)", 2: "a patch test (rung 2)", 3: "an ablation (rung 3)"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is known from it."""
+
+    signals: Signals
+    advised: Advised | None
+    notes: tuple[str, ...]
+
+
+def train_source(config: RunConfig, study: Study, directory: Path, display: Display) -> bool:
+    """Train the source run, or go on with it; return whether it is finished.
+
+    Raises:
+        ConfigError, UnknownNameError: the config does not describe a run that can start.
+    """
+    if directory.exists():
+        status = open_run(directory).status
+        if status == "finished":
+            return True
+        if status != "empty":
+            train(config.model_copy(update={"seed": study.source.seed}), directory, display, resume=True)
+            return open_run(directory).status == "finished"
+    train(config.model_copy(update={"seed": study.source.seed}), directory, display)
+    return open_run(directory).status == "finished"
+
+
+def patch_test(directory: Path, study: Study, say: Callable[[str], None]) -> None:
+    """Find where the source run's change is stored, so that its advice stands on rung 2; done once.
+
+    A run that cannot be patch-tested keeps the advice of rung 1, and says why.
+    """
+    if not study.source.attribute or (directory / attribution.FILE).is_file():
+        return
+    try:
+        carry_out(Request(run=directory), directory, Watcher(planned=lambda plan: say(_patching(plan))))
+    except GrpodynError as error:
+        say(f"{directory.name} is not patch-tested: {error}")
+
+
+def _patching(plan: Plan) -> str:
+    return f"patch test: at most {plan.evaluations} evaluations on {plan.prompts} prompts"
+
+
+def read_source(directory: Path, study: Study) -> Source:
+    """Return what a recorded run shows, and what `recommend-lora` says about it at the protocol's size.
+
+    Where no adapter of that size is supported by the evidence, the advice is asked for without a limit: it is then
+    all-linear, and the arm that movement points at is tested in its place.
+
+    Raises:
+        NotARunError, SchemaError, MissingDataError: the run cannot be read or says nothing.
+    """
+    run = open_run(directory)
+    signals = read_signals(run)
+    notes: list[str] = []
+    for options in (Options(rank=study.rank, max_fraction=study.max_fraction), Options(rank=study.rank)):
+        try:
+            found = lora_advice.advise(run, options)
+        except GrpodynError as error:
+            notes.append(f"advice: {error}")
+            continue
+        basis = f"{found.verdict}; from {_LORA_PARTS.get(found.rung, f'rung {found.rung}')}"
+        advised = Advised(lora_section(found.peft_config), found.training.learning_rate, basis)
+        return Source(signals, advised, tuple(notes))
+    return Source(signals, None, tuple(notes))
+
+
+def read_advice(path: Path) -> Advised:
+    """Return an adapter from a file.
+
+    Raises:
+        ConfigError: the file holds none.
+    """
+    found = read_lora(path)
+    return Advised(found.lora, found.learning_rate, f"read from {path.name}")
