@@ -60,6 +60,7 @@ class Follower:
         self._copies_next = False
         self._is_first_step = True
         self._in_step = False
+        self._was_read = True
         self._done = 0
 
     def step_begins(self, step: int) -> None:
@@ -91,6 +92,7 @@ class Follower:
 
     def after_optimizer(self, step: int) -> None:
         """Measure what the optimizer's step did to this rank's parts."""
+        self._was_read = self._in_step
         if not self._in_step:
             self._needs = self._needs & OF_DISPLACEMENT
         self._in_step, self._done = False, step
@@ -137,7 +139,8 @@ class Follower:
         }
 
     def _add_step(self, *_: int) -> None:
-        added(self._ranks, self.boundary, self._measurement, self._measurement.after_step, self._needs)
+        measure, read = self._measurement.after_step, self._was_read
+        added(self._ranks, self.boundary, self._measurement, measure, self._needs, was_read=read)
 
     def _add_displacement(self, *_: int) -> None:
         added(self._ranks, self.boundary, self._measurement, self._measurement.displacement, OF_DISPLACEMENT)

@@ -19,7 +19,13 @@ Measure = Callable[[Iterable[Need]], dict[Need, Tensor]]
 
 
 def added(
-    ranks: Ranks, boundary: Boundary, measurement: Measurement, measure: Measure, needs: Iterable[Need]
+    ranks: Ranks,
+    boundary: Boundary,
+    measurement: Measurement,
+    measure: Measure,
+    needs: Iterable[Need],
+    *,
+    was_read: bool = True,
 ) -> dict[Need, Tensor]:
     """Measure this rank's parts and return the sums over all ranks. Every rank calls it, at the same points.
 
@@ -29,6 +35,7 @@ def added(
         measurement: knows the parts.
         measure: returns the sums of this rank, float64 of shape (rows,) by need.
         needs: what it measures.
+        was_read: whether this rank has read what it was to read before the step.
 
     Returns:
         What `measure` returns, over all ranks: nan where any rank could not measure its part.
@@ -41,7 +48,7 @@ def added(
     for place, need in enumerate(_ADDED):
         sums[place, ~measurement.counted(need, is_first=ranks.rank == 0)] = 0.0
     flags = torch.zeros(ranks.size, dtype=torch.float64)
-    flags[ranks.rank] = own is None
+    flags[ranks.rank] = own is None or not was_read
     packed = torch.cat([sums.flatten(), flags])
     if not ranks.add(packed):
         split = measurement.split

@@ -15,9 +15,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import stand_in
 import torch
 import torch.distributed as dist
 from peft import LoraConfig, get_peft_model
+from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.tensor import DTensor
@@ -32,6 +34,7 @@ from grpodyn.recording.measurement import Measurement
 from grpodyn.recording.shard_parts import Parts
 
 STEPS = 3
+OPTIMIZER = {"lr": 1e-2, "weight_decay": 0.1}
 SENTENCES = 12
 """Divisible by every number of ranks, so that the mean over ranks is the mean over sentences."""
 
@@ -130,26 +133,44 @@ def failure(way: str, rank: int) -> AbstractContextManager[None]:
     return failing(*where[1:])
 
 
+def loss_of(model: Any, sentences: Tensor) -> Tensor:
+    logits = model(input_ids=sentences).logits
+    return cross_entropy(logits[:, :-1].flatten(0, 1), sentences[:, 1:].flatten())
+
+
+def recorder_of(folder: Path, way: str, rank: int) -> Recorder:
+    # A matrix at a time: the others of a sweep are taken at later steps.
+    limit = {"snapshot_limit": 1} if way.endswith("-slowly") else {}
+    config = RecordConfig(preset="full", activation_prompts=["one", "three"], **limit)
+    return Recorder(folder / way / f"rank{rank}", config, save_model=way.endswith("-saved"))
+
+
+def train_partitions(folder: Path, way: str, sentences: Tensor) -> None:
+    """Train what a stand-in of DeepSpeed has partitioned, with or without a package to gather it."""
+    there = nullcontext() if way.endswith("-absent") else stand_in.installed()
+    with there:
+        recorder = recorder_of(folder, way, dist.get_rank())
+        stand_in.train(build(way), recorder, lambda model: loss_of(model, sentences), STEPS, **OPTIMIZER)
+
+
 def train(folder: Path, way: str) -> None:
     """Train, and record unless the way is `…-plain`."""
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     sentences = torch.randint(22, (SENTENCES, 8), generator=torch.Generator().manual_seed(1))
+    if way.startswith("zero3"):
+        train_partitions(folder, way, sentences.chunk(world)[rank])
+        return
     model = spread(build(way), way)
-    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2, weight_decay=0.1)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], **OPTIMIZER)
     recorder = None
     if way.endswith("-alone"):
         ranks.PATIENCE = timedelta(seconds=2)
     if not way.endswith("-plain") and not (way.endswith("-alone") and rank > 0):
-        # A matrix at a time: the others of a sweep are taken at later steps.
-        limit = {"snapshot_limit": 1} if way.endswith("-slowly") else {}
-        config = RecordConfig(preset="full", activation_prompts=["one", "three"], **limit)
-        recorder = Recorder(folder / way / f"rank{rank}", config, save_model="saved" in way)
+        recorder = recorder_of(folder, way, rank)
         recorder.attach(model, optimizer, max_steps=STEPS, tokenizer=Tokenizer())
     with failure(way, rank):
         for _ in range(STEPS):
-            mine = sentences.chunk(world)[rank]
-            logits = model(input_ids=mine).logits
-            loss = cross_entropy(logits[:, :-1].flatten(0, 1), mine[:, 1:].flatten())
+            loss = loss_of(model, sentences.chunk(world)[rank])
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
