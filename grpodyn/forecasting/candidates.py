@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from grpodyn.forecasting.forms import FORMS, Form
 from grpodyn.forecasting.likelihood import RHOS, Surface, surface
@@ -20,6 +19,7 @@ INDEPENDENT: Floats = np.zeros(1)
 """The only ρ of a plain fit."""
 _WHOLE = 0.9
 """A rise of which one step holds this share has no shape."""
+_ZOOMS, _ZOOM_POINTS, _ZOOM_SHRINKS, _ZOOM_GROWS = 18, 7, 0.45, 1.6
 _AT_A_BOUND = 1e-3
 """Share of a grid's (logarithmic) width within which a parameter is at its end."""
 
@@ -121,26 +121,27 @@ def _logarithmic(axis: Floats) -> bool:
 
 
 def _refined(data: Observations, form: Form, shape: Floats, rho: float, start_value: float) -> Floats:
-    """Improve shape parameters from the best cell, within the grid's ends."""
+    """Improve shape parameters from the best cell, within the grid's ends, by ever finer grids around the best."""
     if not form.grid:
         return shape
     logarithmic = np.array([_logarithmic(axis) for axis in form.grid])
     low = np.array([_transformed(axis, axis[0]) for axis in form.grid])
     high = np.array([_transformed(axis, axis[-1]) for axis in form.grid])
-
-    def untransformed(point: Floats) -> Floats:
-        clipped = np.clip(point, low, high)
-        return np.where(logarithmic, np.exp(np.where(logarithmic, clipped, 0.0)), clipped)
-
-    def value(point: Floats) -> float:
-        return float(deviance(surface(form, data, untransformed(point)[None, :], np.array([rho])))[0, 0])
-
-    begin = np.where(logarithmic, np.log(np.where(logarithmic, shape, 1.0)), shape)
-    spacing = np.array([(ends[1] - ends[0]) / (len(axis) - 1) for *ends, axis in zip(low, high, form.grid, strict=True)])
-    simplex = np.vstack([begin, *(begin + np.eye(len(begin)) * spacing / 2)])
-    options = {"initial_simplex": simplex, "xatol": 1e-4, "fatol": 1e-3, "maxfev": 80 * len(begin)}
-    result = minimize(value, begin, method="Nelder-Mead", options=options)
-    return untransformed(np.asarray(result.x)) if result.fun < start_value else shape
+    best = np.where(logarithmic, np.log(np.where(logarithmic, shape, 1.0)), shape)
+    reach = (high - low) / (np.array([len(axis) for axis in form.grid]) - 1)
+    mesh = np.meshgrid(*[np.linspace(-1, 1, _ZOOM_POINTS)] * len(best), indexing="ij")
+    around = np.stack([axis.ravel() for axis in mesh], axis=1)
+    for _ in range(_ZOOMS):
+        points = np.clip(best + around * reach, low, high)
+        cells = np.where(logarithmic, np.exp(np.where(logarithmic, points, 0.0)), points)
+        values = deviance(surface(form, data, cells, np.array([rho])))[:, 0]
+        lowest = int(np.argmin(values))
+        best = points[lowest]
+        # Along a ridge the best lies at the mesh's edge: then steps grow in that direction before they shrink.
+        reach = np.where(np.abs(around[lowest]) < 1, reach * _ZOOM_SHRINKS, reach * _ZOOM_GROWS)
+        if values[lowest] < start_value:
+            shape, start_value = cells[lowest], float(values[lowest])
+    return shape
 
 
 def _rejected(form: Form, shape: Floats) -> str:

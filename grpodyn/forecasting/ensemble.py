@@ -17,6 +17,7 @@ from scipy.special import logsumexp
 from grpodyn.forecasting.forms import FORMS, Positions
 from grpodyn.forecasting.likelihood import Surface
 from grpodyn.forecasting.noise import Observations
+from grpodyn.forecasting.zoom import zoomed
 
 Floats = NDArray[np.float64]
 
@@ -91,6 +92,7 @@ def ensemble(
     level = _noise_level(data, surfaces)
     low, high = bounds if bounds is not None else reach(data.y)
     spread = RISE * (high - low)
+    surfaces = {name: zoomed(one, data, _penalty(level, spread)) for name, one in surfaces.items()}
     log_weights = {name: _log_weight(one, data, level, spread) for name, one in surfaces.items()}
     flat = TEMPER * np.concatenate([weights.ravel() for weights in log_weights.values()])
     weights = np.exp(flat - logsumexp(flat))
@@ -139,6 +141,7 @@ def _log_weight(one: Surface, data: Observations, level: float, spread: float) -
         - 0.5 * one.log_determinant
         - 0.5 * _degrees(one, data) * np.log(np.maximum(rest + data.prior_weight, 1e-300))
         + np.log(PRIOR[one.form.name] / len(one.cells))
+        + one.log_volume
     )
     return weight + (0.5 * np.log(penalty) if one.form.share is not None else 0.0)
 

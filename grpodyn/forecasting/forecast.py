@@ -18,7 +18,7 @@ from grpodyn.forecasting.forms import FORMS
 from grpodyn.forecasting.likelihood import Surface
 from grpodyn.forecasting.noise import Observations, observe
 from grpodyn.forecasting.outlook import Phases, interval
-from grpodyn.series import RewardSeries
+from grpodyn.series import Broken, RewardSeries
 from grpodyn.statistics.interval import Interval
 
 Floats = NDArray[np.float64]
@@ -74,7 +74,7 @@ class Forecast:
     """Up to the planned end; to the asymptote where none is planned."""
     epsilon: float
     stop_step: int | None
-    """First step from which going on gains less than epsilon."""
+    """First step from which going on gains less than epsilon; it may be past."""
     saving: Saving | None
     candidates: tuple[Candidate, ...]
     autocorrelation: float
@@ -174,7 +174,7 @@ def forecast(
     result = _described(found, candidates, flags, at_steps)
     if margin < TREND_MARGIN and not found.turns:
         return _without_trend(result, found, best, margin)
-    verdict, why = _verdict(found, best, flags)
+    verdict, why = _verdict(found, flags)
     return replace(result, verdict=verdict, why=why, model=None if best is None else best.model)
 
 
@@ -201,7 +201,7 @@ def _too_short(series: RewardSeries, epsilon: float | None, flags: Sequence[str]
     verdict: Verdict = "fault" if series.broken is not None else "cannot_tell_yet"
     why = f"{len(part)} points; {LEAST_POINTS} are needed before anything is said"
     if series.broken is not None:
-        why = f"training broke at step {series.broken.step}: {series.broken.what}"
+        why = _broke(series.broken)
     return Forecast(
         verdict,
         (why,),
@@ -285,34 +285,26 @@ def _saving(series: RewardSeries, left: Floats) -> Saving | None:
 
 
 def _without_trend(result: Forecast, found: Fit, best: Candidate | None, margin: float) -> Forecast:
+    # Without a trend there is no rise to have phases, an end or a rest.
+    bare = replace(
+        result, asymptote=None, phases=Phases(None, None, None), remaining_gain=None, stop_step=None, saving=None
+    )
     if found.series.broken is not None:
-        broken = found.series.broken
-        return replace(
-            result,
-            verdict="fault",
-            why=(f"training broke at step {broken.step}: {broken.what}",),
-            stop_step=broken.step,
-        )
+        return replace(bare, verdict="fault", why=(_broke(found.series.broken),))
     why = "no form with a trend is identified"
     if best is not None:
-        why = f"the best form with a trend ({best.model}) is {margin:+.1f} units of AICc from the constant; {TREND_MARGIN:g} are needed"
-    # Without a trend there is no rise to have phases, an end or a rest.
-    return replace(
-        result,
-        verdict="no_trend",
-        why=(why,),
-        asymptote=None,
-        phases=Phases(None, None, None),
-        remaining_gain=None,
-        stop_step=None,
-        saving=None,
-    )
+        why = f"the best form with a trend, {best.model}, gains {margin:+.1f} units of AICc over a constant; "
+        why += f"{TREND_MARGIN:g} are needed"
+    return replace(bare, verdict="no_trend", why=(why, *result.flags))
 
 
-def _verdict(found: Fit, best: Candidate | None, flags: Sequence[str]) -> tuple[Verdict, tuple[str, ...]]:
-    series, epsilon = found.series, found.epsilon
-    if series.broken is not None:
-        return "fault", (f"training broke at step {series.broken.step}: {series.broken.what}",)
+def _broke(broken: Broken) -> str:
+    return f"training broke at step {broken.step}: {broken.what}"
+
+
+def _verdict(found: Fit, flags: Sequence[str]) -> tuple[Verdict, tuple[str, ...]]:
+    if found.series.broken is not None:
+        return "fault", (_broke(found.series.broken),)
     if len(found.turns) > 1:
         at = ", ".join(str(turn) for turn in found.turns)
         return "cannot_tell_yet", (f"the reward goes up and down (it turned at steps {at})",)
@@ -320,21 +312,20 @@ def _verdict(found: Fit, best: Candidate | None, flags: Sequence[str]) -> tuple[
         return "falling", (f"the reward has fallen since step {found.turns[-1]}",)
     ahead = float(found.data.x[-1]) + _LOOK_AHEAD * float(found.data.x[-1] - found.data.x[0])
     end = ahead if found.end is None else max(found.end, ahead)
-    left = outlook.gain_left(found.curves, found.data, end)
+    left, epsilon = outlook.gain_left(found.curves, found.data, end), found.epsilon
     gains, loses = float((left > epsilon).mean()), float((left < -epsilon).mean())
-    if gains >= SURE:
-        return "rising", (f"{gains:.0%} of the curves that fit gain more than {epsilon:.3g}",)
-    if loses >= SURE:
-        return "falling", (f"{loses:.0%} of the curves that fit lose more than {epsilon:.3g}",)
-    if 1 - gains - loses < SURE:
-        return "cannot_tell_yet", (
-            f"of the curves that fit, {gains:.0%} gain and {loses:.0%} lose more than {epsilon:.3g}; the others stay",
-        )
+    shares = f"of the curves that fit, {gains:.0%} gain and {loses:.0%} lose more than {epsilon:.3g}; the others stay"
+    if 1 - gains - loses >= SURE:
+        return _stays(found.series, shares, flags)
+    sure: Verdict = "rising" if gains >= SURE else "falling" if loses >= SURE else "cannot_tell_yet"
+    return sure, (shares,)
+
+
+def _stays(series: RewardSeries, shares: str, flags: Sequence[str]) -> tuple[Verdict, tuple[str, ...]]:
+    """Return what it means that the reward does not move any more."""
     if flags:
-        return "fault", tuple(flags)
-    if series.learning_rate_share < LOW_RATE:
-        share = series.learning_rate_share
-        return "schedule_limited", (
-            f"the learning rate is at {share:.0%} of its peak: it may be what holds the reward",
-        )
-    return "plateau", (f"{1 - gains - loses:.0%} of the curves that fit gain less than {epsilon:.3g} from here",)
+        return "fault", (shares, *flags)
+    share = series.learning_rate_share
+    if share < LOW_RATE:
+        return "schedule_limited", (shares, f"the learning rate is at {share:.0%} of its peak: it may hold the reward")
+    return "plateau", (shares,)

@@ -39,6 +39,8 @@ class Surface:
     one_f: Floats
     f_f: Floats
     f_y: Floats
+    log_volume: float = 0.0
+    """Logarithm of the share of the form's whole grid that these cells cover."""
 
     @property
     def log_determinant(self) -> Floats:

@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 LEVEL = 0.8
 """Confidence of every interval of a forecast."""
-CHANGE_OF_COURSE = 0.25
+CHANGE_OF_COURSE = 0.22
 """Chance that a run which has everything before it ends at a level that nothing so far foretells (it collapses, or
 starts to rise late); it shrinks with the square root of the share of the run that is left."""
 RISE_BEGINS, RISE_ENDS = 0.1, 0.9
@@ -95,8 +95,11 @@ def gain_left(curves: Ensemble, data: Observations, end: float | None) -> Floats
 
 
 def marginal_stop(curves: Ensemble, data: Observations, end: float, epsilon: float) -> float | None:
-    """Return the first position from which going on to `end` gains less than epsilon (in the median), or None."""
-    x = np.linspace(float(data.x[-1]), end, _GRID)
+    """Return the first position from which going on to `end` gains less than epsilon (in the median), or None.
+
+    It may lie in the past: there the run could have been stopped.
+    """
+    x = np.linspace(float(data.x[0]), end, _GRID)
     levels = level_at(curves, data, x)
     left = np.median(levels[:, -1:] - levels, axis=0)
     enough = np.flatnonzero(left < epsilon)

@@ -63,6 +63,8 @@ class SimulatedCurve:
     """True mean at each logged point."""
     final: float
     """True mean at the last step."""
+    ceiling: float
+    """Where the mean would go without an end; nan where it goes nowhere."""
     rise_begins: float
     """Step where a tenth of the rise is done; nan without a rise."""
     autocorrelation: float
@@ -73,6 +75,11 @@ class SimulatedCurve:
     @property
     def max_steps(self) -> int:
         return int(self.step[-1])
+
+    @property
+    def saturates(self) -> bool:
+        """Whether it ends within 1 % of its ceiling: a run that has something to save."""
+        return self.final >= 0.99 * self.ceiling
 
 
 def simulate(
@@ -85,7 +92,7 @@ def simulate(
     points = round(_log_uniform(rng, *POINTS))
     steps = points * averaged
     time = np.arange(steps, dtype=float)
-    mean, begins = _mean(shape, time, rng)
+    mean, begins, ceiling = _mean(shape, time, rng)
     value, trials, noise = _observe(mean, rho, resampled=seed % 2 == 1, rng=rng)
     return SimulatedCurve(
         shape,
@@ -95,6 +102,7 @@ def simulate(
         trials=None if trials is None else np.full(points, float(trials * averaged)),
         mean=_average(mean, averaged),
         final=float(mean[-1]),
+        ceiling=ceiling,
         rise_begins=begins,
         autocorrelation=rho,
         noise=noise,
@@ -110,8 +118,8 @@ def _average(values: Floats, over: int) -> Floats:
     return values.reshape(-1, over).mean(axis=1)
 
 
-def _mean(shape: str, time: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
-    """Return the mean reward per step, and where its rise begins."""
+def _mean(shape: str, time: Floats, rng: np.random.Generator) -> tuple[Floats, float, float]:
+    """Return the mean reward per step, where its rise begins, and its ceiling."""
     length = len(time)
     start = rng.uniform(*START)
     gain = rng.uniform(*GAIN) * (0.98 - start)
@@ -128,9 +136,9 @@ def _mean(shape: str, time: Floats, rng: np.random.Generator) -> tuple[Floats, f
         swing = rng.uniform(0.03, 0.12) * np.sin(2 * np.pi * (time / period + rng.uniform()))
         mean = np.clip(mean + swing, 0.0, 1.0)
     if shape == "constant":
-        return np.full(length, rng.uniform(0.02, 0.95)), float("nan")
+        return np.full(length, rng.uniform(0.02, 0.95)), float("nan"), float("nan")
     begins = float(np.argmax(share >= share[0] + 0.1 * (share[-1] - share[0]))) + 1
-    return mean, begins
+    return mean, begins, start + gain if shape in (*SATURATING, "late_riser") else float("nan")
 
 
 def _share(shape: str, time: Floats, constant: float, rng: np.random.Generator) -> Floats:

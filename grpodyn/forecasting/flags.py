@@ -1,0 +1,119 @@
+"""Signs that a reward which stands still is held up by a fault, not by having learned what there is to learn.
+
+Five signs, after the four diagnostics of arXiv 2606.30789 and the truncation limit of arXiv 2510.13786. Groups without
+spread and low entropy are what a solved task looks like too, so they count only where the reward is not near its top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grpodyn.series import RewardSeries
+from grpodyn.series.columns import evaluation, logged
+
+if TYPE_CHECKING:
+    from grpodyn.trace.reader import Run
+
+Floats = NDArray[np.float64]
+
+DEAD_GROUPS = 0.5
+"""Share of groups without spread, of the last rows, that is too much if it has risen."""
+ENTROPY_LEFT = 0.1
+"""Share of the first rows' entropy that is a collapse."""
+TRUNCATED = 0.1
+"""Share of completions cut off that destabilises training."""
+KL_SPIKE = 10.0
+"""A KL of so many times its median over the run is a spike."""
+GAP_WIDENS = 0.1
+"""Training reward's gain over the held-out metric's, in units of both, that tells them apart."""
+NEAR_TOP = 0.9
+_TAIL = 0.2
+_LEAST_TAIL = 5
+
+
+def fault_flags(run: Run, series: RewardSeries) -> tuple[str, ...]:
+    """Return the signs of a fault at the end of a run, one sentence each, with the figures."""
+    solved = _solved(series)
+    signs: tuple[Callable[[], str], ...] = (
+        lambda: "" if solved else _dead_groups(run),
+        lambda: "" if solved else _entropy(run),
+        lambda: _truncated(run),
+        lambda: _gap(run, series),
+        lambda: _kl(run),
+    )
+    return tuple(said for sign in signs if (said := sign()))
+
+
+def _solved(series: RewardSeries) -> bool:
+    top = series.bounds[1] if series.bounds is not None else 1.0
+    return bool(len(series)) and float(np.mean(series.value[-_tail(len(series)) :])) >= NEAR_TOP * top
+
+
+def _tail(rows: int) -> int:
+    return max(_LEAST_TAIL, round(_TAIL * rows))
+
+
+def _known(run: Run, name: str) -> Floats:
+    column = logged(run, name)
+    return np.empty(0) if column is None else column[1][np.isfinite(column[1])]
+
+
+def _ends(values: Floats) -> tuple[float, float] | None:
+    """Return the means of the first and of the last rows, or None if there are too few."""
+    size = _tail(len(values))
+    return (float(values[:size].mean()), float(values[-size:].mean())) if len(values) >= 2 * size else None
+
+
+def _dead_groups(run: Run) -> str:
+    ends = _ends(_known(run, "frac_reward_zero_std"))
+    if ends is None or ends[1] < DEAD_GROUPS or ends[1] < ends[0] + 0.1:
+        return ""
+    return f"groups without spread in reward rose from {ends[0]:.0%} to {ends[1]:.0%}: they teach nothing"
+
+
+def _entropy(run: Run) -> str:
+    ends = _ends(_known(run, "entropy"))
+    if ends is None or ends[1] > ENTROPY_LEFT * ends[0]:
+        return ""
+    return f"entropy fell from {ends[0]:.3g} to {ends[1]:.3g}: hardly anything new is tried"
+
+
+def _truncated(run: Run) -> str:
+    values = _known(run, "completions/clipped_ratio")
+    share = float(values[-_tail(len(values)) :].mean()) if len(values) else 0.0
+    return f"{share:.0%} of completions are cut off at the length limit" if share > TRUNCATED else ""
+
+
+def _gap(run: Run, series: RewardSeries) -> str:
+    """Return whether training reward rose over the last half while held-out accuracy fell behind."""
+    column = evaluation(run, "heldout/accuracy")
+    if column is None or series.bounds != (0.0, 1.0) or series.metric.startswith("heldout"):
+        return ""
+    known = np.isfinite(column[1])
+    step, held_out = column[0][known], column[1][known]
+    middle = int(series.step[len(series) // 2]) if len(series) else 0
+    late = step >= middle
+    if late.sum() < 2:
+        return ""
+    half = series.value[series.step >= middle]
+    ends = _ends(half)
+    if ends is None:
+        return ""
+    trained, tested = ends[1] - ends[0], float(held_out[late][-1] - held_out[late][0])
+    if trained - tested < GAP_WIDENS:
+        return ""
+    return f"over the last half training reward moved by {trained:+.3f}, held-out accuracy by {tested:+.3f}"
+
+
+def _kl(run: Run) -> str:
+    values = _known(run, "kl")
+    if len(values) < 4 * _LEAST_TAIL:
+        return ""
+    late, usual = float(values[-_tail(len(values)) :].max()), float(np.median(values))
+    return (
+        f"KL reached {late:.3g}, {late / usual:.0f} times its median" if usual > 0 and late > KL_SPIKE * usual else ""
+    )
