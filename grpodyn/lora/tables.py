@@ -106,14 +106,14 @@ def read(run: Run) -> Tables:
     layer = np.asarray(tensors["layer"].values, dtype=np.int64)
     lora = bool((source == "lora").any())
     inside = (source == ("lora" if lora else "full")) & (kind == "linear") & (layer >= 0)
-    delta = _required(tensors, "delta_norm", run)
     if from_saved_weights(run):
+        delta = _required(tensors, "delta_norm", run)
         # Single steps are not in saved weights: there is a displacement and no path.
         update = Series(delta.steps, np.full_like(delta.values, np.nan))
         notes.append("imported from saved weights: no update_norm, so no path length and no coherence")
         known = np.isfinite(delta.values[-1])
     else:
-        update = _required(tensors, "update_norm", run)
+        update, delta = _required(tensors, "update_norm", run), _required(tensors, "delta_norm", run)
         known = np.isfinite(delta.values[-1]) & np.isfinite(update.values).any(axis=0)
     unknown = [name for name, bad in zip(_texts(tensors, "tensor"), inside & ~known, strict=True) if bad]
     if unknown:
