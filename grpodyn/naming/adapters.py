@@ -14,12 +14,16 @@ from grpodyn.naming.quantized import CODED_BUFFERS
 from grpodyn.naming.shards import Share, whole_shape
 from grpodyn.spectra.lowrank import LowRank, difference
 
+_DORA = "DoraLinearVariant"
+"""PEFT's name of a DoRA on a linear layer (also one that stores its weight transposed)."""
+
 
 @dataclass(frozen=True)
 class Adapter:
     """One active adapter of one module: its effective update of the base weight is scale · B · A (up to transposition).
 
-    A norm and a spectrum do not change under transposition, so layers that store (in, out) need no case of their own.
+    That of a DoRA rescales the rows of the weight besides. A norm and a spectrum do not change under transposition, so
+    layers that store (in, out) need no case of their own.
     """
 
     module_name: str
@@ -41,6 +45,13 @@ class Adapter:
     layer: Any
     experts: int = 1
     """Matrices in the adapted weight; more than one where it is a stack of experts."""
+    magnitude: nn.Parameter | None = None
+    """The trained norms of the rows of a DoRA."""
+
+    @property
+    def trained(self) -> tuple[nn.Parameter, ...]:
+        """All that is trained of it."""
+        return (self.a, self.b) if self.magnitude is None else (self.a, self.b, self.magnitude)
 
     @property
     def scale(self) -> float:
@@ -113,6 +124,7 @@ def adapters(model: nn.Module, split: Mapping[int, Share] | None = None) -> tupl
                     b=b,
                     layer=layer,
                     experts=experts,
+                    magnitude=_magnitude(layer, adapter),
                 )
             )
     return found, unmeasured
@@ -147,6 +159,11 @@ def idle_names(model: nn.Module) -> Iterator[str]:
                     yield from (f"{stem}.{own}" if own else stem for own, _ in named)
 
 
+def _magnitude(layer: Any, adapter: str) -> nn.Parameter | None:
+    vectors = getattr(layer, "lora_magnitude_vector", {})
+    return vectors[adapter].weight if adapter in vectors else None
+
+
 def _factors(name: str, layer: Any, adapter: str) -> tuple[tuple[str, nn.Parameter], tuple[str, nn.Parameter]] | None:
     if adapter in layer.lora_A:
         a, b = layer.lora_A[adapter], layer.lora_B[adapter]
@@ -169,10 +186,10 @@ def _base(name: str, layer: Any) -> tuple[str, str, Tensor]:
 def _obstacle(layer: Any, adapter: str, base_weight: Tensor, factors: Sequence[tuple[int, ...]]) -> str | None:
     """Return why scale·B·A is not the adapter's effective update, or None."""
     variant = getattr(layer, "lora_variant", {}).get(adapter)
-    if variant is not None:
-        return f"the adapter is a {type(variant).__name__}, whose update is not scale·B·A and has full rank"
-    if adapter in getattr(layer, "lora_magnitude_vector", {}):
-        return "the adapter is a DoRA, whose update is not scale·B·A and has full rank"
+    if variant is not None and type(variant).__name__ != _DORA:
+        return f"the adapter is a {type(variant).__name__}, whose update is not scale·B·A"
+    if variant is None and _magnitude(layer, adapter) is not None:
+        return "the adapter has magnitudes, and is no DoRA of a linear layer"
     if any(len(shape) != 2 for shape in factors):
         return f"factors of shape {factors[0]} are no matrices (a convolution)"
     if not base_weight.is_floating_point() and getattr(layer, "num_experts", 1) > 1:

@@ -47,6 +47,11 @@ class Effective:
     """Columns of all adapters' factors together."""
 
     @property
+    def is_dense(self) -> bool:
+        """Whether its update has no thin factors (a DoRA), and is formed as the matrix that it is."""
+        return any(adapter.magnitude is not None for adapter in self.adapters)
+
+    @property
     def base_weight(self) -> Tensor:
         """The frozen weight under the adapters, as it is stored."""
         return self.adapters[0].base_weight
@@ -205,6 +210,8 @@ def _effective(
         parts = ((adapter.a, adapter.a_name), (adapter.b, adapter.b_name), (adapter.base_weight, adapter.a_name))
         reasons = (sharding(part, name) for part, name in parts if id(part) not in split and not part.is_meta)
         why = next((reason for reason in reasons if reason is not None), None)
+        if adapter.magnitude is not None and any(id(part) in split for part, _ in parts):
+            why = "the adapter is a DoRA, whose update needs the whole weight, and no rank holds it"
         if why is not None:
             where = place(model, adapter.a_name, tuple(adapter.a.shape))
             unmeasured.append(Unmeasured(f"effective update of {adapter.base_name}", why, where.layer, where.stack))

@@ -1,4 +1,7 @@
-"""How far adapted weights move: norms of effective updates from their thin factors, never from a dense product."""
+"""How far adapted weights move: effective updates from their thin factors, never from a dense product.
+
+A DoRA has no thin factors: its update is formed, one module at a time, where somebody asks for it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from grpodyn.naming.adapters import Adapter
 from grpodyn.naming.inventory import Effective
+from grpodyn.spectra.dora import dora_update
 from grpodyn.spectra.lowrank import LowRank, joined, squared_norms
 
 Value = Callable[[nn.Parameter], Tensor | None]
@@ -33,6 +38,31 @@ def change(entry: Effective, after: Value, before: Value) -> LowRank | None:
             return None
         parts.append(adapter.change(b1, a1, b0, a0))
     return joined(parts)
+
+
+def dense_change(entry: Effective, after: Value, before: Value) -> Tensor | None:
+    """Return the effective change of a weight under a DoRA, float64, (out, in); None if a part of it is not known."""
+    weight = entry.base_values()
+    if weight is None or weight.dim() != 2:
+        return None
+    total: Tensor | None = None
+    for adapter in entry.adapters:
+        now, then = ([value(part) for part in adapter.trained] for value in (after, before))
+        if any(part is None for part in (*now, *then)):
+            return None
+        own = _update(adapter, weight, now) - _update(adapter, weight, then)
+        total = own if total is None else total + own
+    return total
+
+
+def _update(adapter: Adapter, weight: Tensor, parts: Sequence[Tensor | None]) -> Tensor:
+    """Return what one adapter adds to the frozen weight, float64, (out, in)."""
+    a, b = (part.double() for part in parts[:2] if part is not None)
+    if adapter.magnitude is None or parts[2] is None:
+        return adapter.scale * (b @ a)
+    # Where in- and output are of one size, only the layer knows which way round its weight is.
+    stored = weight.T if getattr(adapter.layer, "fan_in_fan_out", False) else weight
+    return dora_update(stored, b, a, parts[2], adapter.scale)
 
 
 def changes(entries: Sequence[Effective], after: Value, before: Value) -> Changes:

@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from grpodyn.naming.inventory import Effective, Inventory
 from grpodyn.probe import Need
-from grpodyn.recording.adapter_changes import Value, change
+from grpodyn.recording.adapter_changes import Value, change, dense_change
 from grpodyn.recording.plan import Plan
 from grpodyn.recording.spectra_worker import Matrix, Weights
 from grpodyn.recording.sweeps import Candidate, Subject
@@ -86,6 +86,9 @@ def _of_adapted(
     if entry.base_share is not None:
         base = _nothing if lead is None else partial(lead.gathering.base_of, place)
     before = tracked.previous_of if subject == STEP else tracked.start_of
+    if entry.is_dense:
+        copy = partial(_dense_weights, entry, before) if subject == WEIGHTS else partial(_dense, entry, before)
+        return [Candidate(row, 8 * info.rows * info.cols * (2 if subject == WEIGHTS else 1), copy, subject)]
     thin: Callable[[], LowRank | None] = partial(_thin, entry, before)
     if entry.is_split:
         if lead is None:
@@ -102,8 +105,29 @@ def _nothing() -> None:
 
 @torch.no_grad()
 def _thin(entry: Effective, before: Value) -> LowRank | None:
-    thin = change(entry, lambda factor: factor.detach(), before)
+    thin = change(entry, _live, before)
     return None if thin is None else LowRank(thin.left.cpu(), thin.right.cpu())
+
+
+@torch.no_grad()
+def _dense(entry: Effective, before: Value) -> Tensor | None:
+    formed = dense_change(entry, _live, before)
+    return None if formed is None else formed.cpu()
+
+
+@torch.no_grad()
+def _dense_weights(entry: Effective, before: Value) -> Weights | None:
+    formed, base = dense_change(entry, _live, before), entry.base_values()
+    if formed is None or base is None:
+        return None
+    # At its start a DoRA has the norms of the rows for magnitudes, and leaves the weight as it is.
+    start = base.detach().to("cpu", torch.float64, copy=True)
+    transposed = getattr(entry.adapters[0].layer, "fan_in_fan_out", False)
+    return Weights(start, start + (formed.T if transposed else formed).cpu())
+
+
+def _live(factor: nn.Parameter) -> Tensor:
+    return factor.detach()
 
 
 @torch.no_grad()

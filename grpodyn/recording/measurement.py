@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from grpodyn.naming.inventory import Inventory
 from grpodyn.naming.shards import Share, counts, local
 from grpodyn.probe import OF_WINDOW, Need
-from grpodyn.recording.adapter_changes import Value, changes
+from grpodyn.recording.adapter_changes import Value, changes, dense_change
 from grpodyn.recording.gradient_moments import GradientMoments
 from grpodyn.recording.optimizers import IntendedSteps
 from grpodyn.recording.pieces import Batch, Piece, batches, differences, widened
@@ -56,7 +56,11 @@ class Measurement:
         self._base_squares: Tensor | None = None
         self._sums = Sums(self.rows)
         # Split factors are put together first, by whoever has all ranks at hand.
-        self._adapted_here = [(place, e) for place, e in enumerate(inventory.effective) if not e.is_split]
+        here = [(place, e) for place, e in enumerate(inventory.effective) if not e.is_split]
+        self._adapted_here = [(place, e) for place, e in here if not e.is_dense]
+        self._dense_here = [(place, e) for place, e in here if e.is_dense]
+        self.forms_dense = True
+        """Whether updates that have no thin factors are formed at this step: each costs a product as large as W."""
         self.intended_factors: dict[int, Tensor] = {}
         """The last intended step of each factor of an adapter, by its id, as this rank holds it."""
         self.without_gradient: list[str] = []
@@ -128,7 +132,7 @@ class Measurement:
         base = self._bases() if wanted & set(_OF_WEIGHT) else None
         if base is not None:
             sums[Need.BASE_WEIGHT] = base
-            if Need.PREVIOUS_WEIGHT in wanted:
+            if Need.PREVIOUS_WEIGHT in wanted & sums.keys():
                 # The weight under an adapter does not move.
                 sums[Need.PREVIOUS_WEIGHT][self._adapted] = base[self._adapted]
         if self._moments is not None and wanted & OF_WINDOW:
@@ -148,7 +152,7 @@ class Measurement:
         Args:
             needs: some of `OF_DISPLACEMENT`.
         """
-        self._sums = Sums(self.rows)
+        self._sums, self.forms_dense = Sums(self.rows), True
         return self._measure(set(OF_DISPLACEMENT & set(needs)))
 
     @property
@@ -185,7 +189,7 @@ class Measurement:
     def _steps(self, previous: PreviousWeights, wanted: set[Need]) -> None:
         norms, counts = Need.STEP in wanted, Need.CHANGED_BY_STEP in wanted
         for batch in self._copied if norms or counts else ():
-            after = [piece.of(previous.matching(piece.index, self._live[piece.index].detach())) for piece in batch]
+            after = [piece.of(previous.matching(piece.index, self._live[piece.index])) for piece in batch]
             before = [piece.of(previous.copies[piece.index]) for piece in batch]
             if norms:
                 self._add_scaled(Need.STEP, batch, squared_norms(differences(after, before)), previous)
@@ -197,7 +201,7 @@ class Measurement:
     def _intended_steps(self, previous: PreviousWeights) -> None:
         self.intended.refresh()
         dense: dict[int, Tensor] = {}
-        factors = {id(f) for entry in self._inventory.effective for a in entry.adapters for f in (a.a, a.b)}
+        factors = {id(f) for entry in self._inventory.effective for a in entry.adapters for f in a.trained}
         for batch in self._copied:
             parts = [self._part(previous, piece) for piece in batch]
             steps = self.intended.steps(parts)
@@ -251,6 +255,10 @@ class Measurement:
         if found.places:
             rows = [len(self._live) + self._adapted_here[place][0] for place in found.places]
             self._sums.add(need, rows, found.squares)
+        for place, entry in self._dense_here if self.forms_dense else ():
+            formed = dense_change(entry, after, before)
+            if formed is not None:
+                self._sums.add(need, [len(self._live) + place], squared_norms([formed]))
 
     def _bases(self) -> Tensor:
         """Return ‖W_0‖_F² of every row, read once."""

@@ -54,9 +54,7 @@ def left_out(
     if measurement.intended.unavailable is not None:
         names = [name for name, probe in plan.probes.items() if Need.INTENDED_STEP in probe.needs]
         out += [Unmeasured(name, measurement.intended.unavailable) for name in names]
-    if inventory.effective and plan.needs() & COUNTS:
-        why = "they are never formed as dense matrices; their factors have changed fractions of their own"
-        out.append(Unmeasured(f"changed fractions of {len(inventory.effective)} effective updates", why))
+    out += _of_adapted(plan, inventory)
     matrices = [i for i, entry in enumerate(inventory.stored) if plan.has_spectrum(entry.info)]
     shares = [inventory.stored[i].share for i in matrices]
     unplaced = sum(share is not None and share.box is None for share in shares)
@@ -72,12 +70,6 @@ def left_out(
         if large:
             limit = f"record.decomposition_limit ({plan.config.decomposition_limit})"
             out.append(Unmeasured(f"singular vectors of {large} matrices", f"their sides exceed {limit}"))
-        stacks = sum(entry.info.matrices > 1 for entry in inventory.effective)
-        if stacks:
-            out.append(Unmeasured(f"singular vectors of {stacks} adapted stacks", "stacks are never formed dense"))
-    if inventory.effective and plan.needs() & {Need.GRADIENT, *OF_WINDOW}:
-        why = "the gradient of an adapted weight is never computed; its factors have their own"
-        out.append(Unmeasured(f"gradient of {len(inventory.effective)} adapted weights", why))
     if hooks.source is None:
         out.append(
             Unmeasured("rollouts", "the trainer does not score completions (TRL's GRPOTrainer does), or was not found")
@@ -99,6 +91,26 @@ def left_out(
         )
         if plan.spectral_probes:
             out.append(Unmeasured(f"spectra of {count} {kind} tensors", why))
+    return out
+
+
+def _of_adapted(plan: Plan, inventory: Inventory) -> list[Unmeasured]:
+    """Return what is not recorded of weights under adapters."""
+    out: list[Unmeasured] = []
+    adapted = len(inventory.effective)
+    if adapted and plan.needs() & COUNTS:
+        why = "they are never formed as dense matrices; their factors have changed fractions of their own"
+        out.append(Unmeasured(f"changed fractions of {adapted} effective updates", why))
+    dense = sum(entry.is_dense for entry in inventory.effective)
+    if dense:
+        why = "it is a matrix of full rank, which is formed where spectra are due and nowhere else"
+        out.append(Unmeasured(f"effective update of {dense} weights under DoRA between spectral sweeps", why))
+    stacks = sum(entry.info.matrices > 1 for entry in inventory.effective)
+    if stacks and WEIGHTS in plan.subjects():
+        out.append(Unmeasured(f"singular vectors of {stacks} adapted stacks", "stacks are never formed dense"))
+    if adapted and plan.needs() & {Need.GRADIENT, *OF_WINDOW}:
+        why = "the gradient of an adapted weight is never computed; its factors have their own"
+        out.append(Unmeasured(f"gradient of {adapted} adapted weights", why))
     return out
 
 

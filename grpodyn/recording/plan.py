@@ -62,6 +62,10 @@ class Plan:
         """Return what the spectral sweep that begins at a step looks at; nothing if none does."""
         return {probe.needs for probe in self.spectral_probes.values() if self.is_due(probe, step)}
 
+    def forms_dense(self, step: int) -> bool:
+        """Return whether updates that have no thin factors (of DoRA) are formed: where spectra are, or at the ends."""
+        return step in (self.first, self.last) or bool(self.subjects_due(step))
+
     def needs(self) -> frozenset[Need]:
         """Return what any probe needs at any step."""
         return frozenset().union(*(probe.needs for probe in self.probes.values()))

@@ -217,6 +217,7 @@ class Session:
         if hidden is not None and Need.GRADIENT in self._needs:
             self._needs -= {Need.GRADIENT}
             self._notes.once(step, "gradients hidden", f"{hidden}; recorded as nan")
+        self._measurement.forms_dense = self._plan.forms_dense(step)
         self._measurement.before_step(self._needs, hidden=hidden is not None)
         # Only now: after a failure half way, what was read belongs to no one step.
         self._in_step = True

@@ -140,7 +140,7 @@ def unknown_updates(previous: PreviousWeights | None, inventory: Inventory) -> l
     sampled = [
         entry.info.name
         for entry in inventory.effective
-        if any(previous.is_sampled(place[id(f)]) for a in entry.adapters for f in (a.a, a.b) if id(f) in place)
+        if any(previous.is_sampled(place[id(f)]) for a in entry.adapters for f in a.trained if id(f) in place)
     ]
     if not sampled:
         return []

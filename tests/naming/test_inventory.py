@@ -200,13 +200,20 @@ def test_rslora_scales_by_the_root_of_the_rank():
     assert take_inventory(model).effective[0].adapters[0].scale == 4.0
 
 
-def test_an_adapter_that_is_no_plain_product_is_named_and_its_factors_still_measured():
+def test_a_dora_has_rows_of_its_dense_update_and_of_its_factors():
     inventory = take_inventory(adapted(build("qwen2"), r=4, use_dora=True, target_modules=["q_proj"]))
-    assert inventory.effective == []
+    assert [entry.is_dense for entry in inventory.effective] == [True, True]
     assert len([info for info in inventory.infos if info.source == "factor"]) == 6
     assert len([info for info in inventory.infos if "magnitude" in info.name]) == 2
-    assert [entry.layer for entry in inventory.unmeasured] == [0, 1]
-    assert all("full rank" in entry.why for entry in inventory.unmeasured)
+    assert inventory.unmeasured == []
+
+
+def test_an_adapter_that_is_no_plain_product_is_named_and_its_factors_still_measured():
+    model = adapted(build("qwen2"), r=4, use_dora=True, target_modules=["embed_tokens"])
+    inventory = take_inventory(model)
+    assert inventory.effective == []
+    assert len([info for info in inventory.infos if info.source == "factor"]) == 3
+    assert ["DoraEmbeddingVariant" in entry.why for entry in inventory.unmeasured] == [True]
 
 
 def test_names_that_collapse_are_an_error():
