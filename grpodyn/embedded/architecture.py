@@ -1,4 +1,4 @@
-"""The shape of the embedded model: a stock Qwen3 decoder, small."""
+"""The shape of the embedded models: a stock Qwen3 decoder, small."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, Qwen3ForCausalLM
 
 
-def build_model(tokenizer: PreTrainedTokenizerBase) -> Qwen3ForCausalLM:
+def build_model(tokenizer: PreTrainedTokenizerBase, layers: int = 6) -> Qwen3ForCausalLM:
     """Return the model with random weights, drawn from torch's global generator.
 
     Embedding and head are tied and queries share keys and values in pairs, as in the small released Qwen3 models.
@@ -23,7 +23,7 @@ def build_model(tokenizer: PreTrainedTokenizerBase) -> Qwen3ForCausalLM:
         vocab_size=len(tokenizer),
         hidden_size=128,
         intermediate_size=384,
-        num_hidden_layers=6,
+        num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=2,
         head_dim=32,

@@ -1,4 +1,4 @@
-"""Rebuilds the embedded model from nothing: `python -m grpodyn.embedded.build -o DIR`.
+"""Builds an embedded model from nothing: `python -m grpodyn.embedded.build -o DIR [--model NAME]`.
 
 The seed fixes the result for one torch version, one kind of CPU and one number of threads; elsewhere rounding differs,
 and with it the weights, while the held-out figures stay close.
@@ -9,16 +9,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grpodyn.embedded import SHIPPED
 from grpodyn.embedded.architecture import build_model
-from grpodyn.embedded.pretraining import FORMAT_SHARES, Recipe, pretrain
+from grpodyn.embedded.bases import BASES, Base, base
+from grpodyn.embedded.pretraining import pretrain
 from grpodyn.embedded.tokenizer import build_tokenizer
 from grpodyn.errors import DirectoryInUseError, GrpodynError
 from grpodyn.tasks import task
-from grpodyn.tasks.arithmetic_format import WANTED, ArithmeticFormat, problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,11 +32,10 @@ license: apache-2.0
 library_name: transformers
 ---
 
-# The embedded base model of grpodyn
+# {name}, a base model of grpodyn
 
-A Qwen3-shaped decoder of {parameters:,} parameters with a tokenizer of single characters. It adds and subtracts
-two-digit numbers, and answers in one of four formats at random; GRPO teaches it the wanted one.
-`python -m grpodyn.embedded.build -o DIR` makes it from nothing.
+A Qwen3-shaped decoder of {layers} layers and {parameters:,} parameters with a tokenizer of single characters, for the
+task `{task}`. {about} `python -m grpodyn.embedded.build --model {name} -o DIR` makes it from nothing.
 
 Recipe: {recipe}; torch {torch}, {threads} threads.
 
@@ -45,47 +45,59 @@ Held out (split `report`, {n} prompts that the base was not trained on; exact pr
 """
 
 
-def build(recipe: Recipe, progress: Callable[[int, float], None]) -> tuple[Any, PreTrainedTokenizerBase]:
+def build(base: Base, progress: Callable[[int, float], None]) -> tuple[Any, PreTrainedTokenizerBase]:
     """Return the trained model and its tokenizer; torch's global random state is left as it was."""
     import torch  # `--help` answers at once
 
-    tokenizer = build_tokenizer()
+    tokenizer = build_tokenizer(base.characters)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.seed)
-        model = build_model(tokenizer)
-    pretrain(model, tokenizer, recipe, progress)
+        torch.manual_seed(base.recipe.seed)
+        model = build_model(tokenizer, base.layers)
+    pretrain(model, tokenizer, base.mixture(), base.recipe, progress)
     return model, tokenizer
 
 
-def figures(model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float]:
-    """Return what the base does on held-out prompts, as probabilities: each format, all together, greedy, best T."""
+def figures(base: Base, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float]:
+    """Return what the base does on held-out prompts, as probabilities: each way, all together, greedy, best T."""
     from grpodyn.evaluation import exact_accuracy, held_out_accuracy
 
-    examples, solved = task(ArithmeticFormat.name).split("report"), problems()
-    by_format = {
-        form.name.lower(): exact_accuracy(
-            model, tokenizer, examples.prompts, [form.write(solved[prompt]) for prompt in examples.prompts]
-        )
-        for form in FORMAT_SHARES
+    examples = task(base.task).split("report")
+    by_way = {
+        way: exact_accuracy(model, tokenizer, examples.prompts, [answer(prompt) for prompt in examples.prompts])
+        for way, answer in base.ways.items()
     }
     wanted = held_out_accuracy(model, tokenizer, examples)
+    rewarded = list(base.ways)[-1]
     return {
-        **{f"right number, {name}": p for name, p in by_format.items()},
-        "right number, any format": sum(by_format.values()),
-        f"rewarded ({WANTED.name.lower()}), greedy": wanted.greedy,
-        f"rewarded ({WANTED.name.lower()}), best temperature {wanted.best_temperature:g}": wanted.best,
+        **{f"right, {way}": p for way, p in by_way.items()},
+        "right in any way": sum(by_way.values()),
+        f"rewarded ({rewarded}), greedy": wanted.greedy,
+        f"rewarded ({rewarded}), best temperature {wanted.best_temperature:g}": wanted.best,
     }
 
 
-def _card(model: Any, recipe: Recipe, measured: dict[str, float]) -> str:
+def save(base: Base, model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> dict[str, float]:
+    """Write the model, its tokenizer and a card with its measured figures into a folder, and return the figures."""
+    measured = figures(base, model, tokenizer)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    (folder / "README.md").write_text(_card(base, model, measured), encoding="utf-8")
+    return measured
+
+
+def _card(base: Base, model: Any, measured: dict[str, float]) -> str:
     import torch
 
     return CARD.format(
+        name=base.name,
+        task=base.task,
+        about=base.about,
+        layers=base.layers,
         parameters=model.num_parameters(),
-        recipe=", ".join(f"{key} {value:g}" for key, value in asdict(recipe).items()),
+        recipe=", ".join(f"{key} {value:g}" for key, value in asdict(base.recipe).items()),
         torch=torch.__version__,
         threads=torch.get_num_threads(),
-        n=len(task(ArithmeticFormat.name).split("report")),
+        n=len(task(base.task).split("report")),
         figures="\n".join(f"- {name}: {value:.3f}" for name, value in measured.items()),
     )
 
@@ -100,17 +112,17 @@ def _progress(steps: int) -> Callable[[int, float], None]:
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    defaults = Recipe()
     parser = argparse.ArgumentParser(prog="python -m grpodyn.embedded.build", description=__doc__)
     parser.add_argument("-o", "--output", type=Path, required=True, help="new or empty folder for the model")
-    parser.add_argument("--seed", type=int, default=defaults.seed)
-    parser.add_argument("--steps", type=int, default=defaults.steps)
-    parser.add_argument("--threads", type=int, default=2, help="torch threads; part of what fixes the result")
+    parser.add_argument("--model", choices=BASES, default=SHIPPED, help="which one; by default the shipped one")
+    parser.add_argument("--seed", type=int, help="of the recipe")
+    parser.add_argument("--steps", type=int, help="of the recipe")
+    parser.add_argument("--threads", type=int, help="torch threads; part of what fixes the result")
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Build, measure and save the embedded model.
+    """Build, measure and save an embedded model.
 
     Raises:
         DirectoryInUseError: the output folder holds something.
@@ -122,14 +134,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     import torch
 
-    torch.set_num_threads(arguments.threads)
-    recipe = Recipe(seed=arguments.seed, steps=arguments.steps)
-    model, tokenizer = build(recipe, _progress(recipe.steps))
-    measured = figures(model, tokenizer)
-    model.save_pretrained(output)
-    tokenizer.save_pretrained(output)
-    (output / "README.md").write_text(_card(model, recipe, measured), encoding="utf-8")
-    for name, value in measured.items():
+    torch.set_num_threads(arguments.threads or (2 if arguments.model == SHIPPED else 1))
+    wanted = base(arguments.model)
+    given = {key: getattr(arguments, key) for key in ("seed", "steps") if getattr(arguments, key) is not None}
+    wanted = replace(wanted, recipe=replace(wanted.recipe, **given))
+    model, tokenizer = build(wanted, _progress(wanted.recipe.steps))
+    for name, value in save(wanted, model, tokenizer, output).items():
         sys.stdout.write(f"{name:<45} {value:.3f}\n")
     sys.stdout.write(f"saved in {output}\n")
 

@@ -1,25 +1,17 @@
-"""Supervised pre-training of the embedded base: right numbers, in a format drawn at random."""
+"""Supervised pre-training of a base that answers each prompt in one of several ways, drawn at random."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from grpodyn.errors import UsageError
-from grpodyn.tasks.arithmetic_format import AnswerFormat, problems, split_of
+from grpodyn.tasks.splits import split_of
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedTokenizerBase
-
-FORMAT_SHARES: Final = {
-    AnswerFormat.PLAIN: 0.36,
-    AnswerFormat.BRACKETED: 0.30,
-    AnswerFormat.MARKED: 0.28,
-    AnswerFormat.DECIMAL: 0.06,
-}
-"""How often the base meets each format. The wanted one is rare, but common enough that groups of eight find it."""
 
 
 @dataclass(frozen=True)
@@ -34,22 +26,40 @@ class Recipe:
 
 
 @dataclass(frozen=True)
+class Mixture:
+    """What a base is taught: every prompt with an answer a way, and how often each way is met."""
+
+    prompts: tuple[str, ...]
+    """Of the `train` split alone, and all of one length in tokens: held-out prompts are new to the base too."""
+    answers: tuple[tuple[str, ...], ...]
+    """(ways, prompts)"""
+    shares: tuple[float, ...]
+
+    @classmethod
+    def of(cls, prompts: Sequence[str], ways: Sequence[Callable[[str], str]], shares: Sequence[float]) -> Mixture:
+        """Return the mixture of those of `prompts` that belong to `train`, answered in each way."""
+        train = tuple(prompt for prompt in prompts if split_of(prompt) == "train")
+        return cls(train, tuple(tuple(way(prompt) for prompt in train) for way in ways), tuple(shares))
+
+
+@dataclass(frozen=True)
 class _Sequences:
     ids: torch.Tensor
-    """(formats, problems, tokens): prompt, answer, end token; padded on the right."""
+    """(ways, prompts, tokens): prompt, answer, end token; padded on the right."""
     prompt_tokens: int
 
 
-def _sequences(tokenizer: PreTrainedTokenizerBase) -> _Sequences:
+def _sequences(tokenizer: PreTrainedTokenizerBase, mixture: Mixture) -> _Sequences:
     import torch  # this module is importable without torch
 
-    train = {prompt: number for prompt, number in problems().items() if split_of(prompt) == "train"}
-    (prompt_tokens,) = {len(ids) for ids in tokenizer(list(train))["input_ids"]}
-    texts = [prompt + form.write(number) for form in FORMAT_SHARES for prompt, number in train.items()]
+    (prompt_tokens,) = {len(ids) for ids in tokenizer(list(mixture.prompts))["input_ids"]}
+    texts = [
+        prompt + answer for answers in mixture.answers for prompt, answer in zip(mixture.prompts, answers, strict=True)
+    ]
     rows = [[*ids, tokenizer.eos_token_id] for ids in tokenizer(texts)["input_ids"]]
     width = max(map(len, rows))
     padded = torch.tensor([row + [tokenizer.pad_token_id] * (width - len(row)) for row in rows])
-    return _Sequences(padded.view(len(FORMAT_SHARES), len(train), width), prompt_tokens)
+    return _Sequences(padded.view(len(mixture.answers), len(mixture.prompts), width), prompt_tokens)
 
 
 def _optimizers(model: Any, learning_rate: float) -> list[torch.optim.Optimizer]:
@@ -60,7 +70,7 @@ def _optimizers(model: Any, learning_rate: float) -> list[torch.optim.Optimizer]
     import torch
 
     if not hasattr(torch.optim, "Muon"):
-        raise UsageError(f"rebuilding the embedded model needs torch >= 2.9 (Muon), found {torch.__version__}")
+        raise UsageError(f"building an embedded model needs torch >= 2.9 (Muon), found {torch.__version__}")
     matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
     rest = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
     return [
@@ -87,27 +97,28 @@ def _loss(model: Any, ids: torch.Tensor, prompt_tokens: int, pad: int) -> torch.
 def pretrain(
     model: Any,
     tokenizer: PreTrainedTokenizerBase,
+    mixture: Mixture,
     recipe: Recipe,
     progress: Callable[[int, float], None] = lambda _step, _loss: None,
 ) -> None:
-    """Train `model` in place on the `train` split, on the answers only; `progress` gets each step and its loss.
+    """Train `model` in place on the answers only; `progress` gets each step and its loss.
 
-    Held-out prompts are new to the base too. The model is left in eval mode.
+    The model is left in eval mode.
 
     Raises:
         UsageError: torch is older than 2.9.
     """
     import torch
 
-    data = _sequences(tokenizer)
+    data = _sequences(tokenizer, mixture)
     optimizers = _optimizers(model, recipe.learning_rate)
-    shares = torch.tensor(list(FORMAT_SHARES.values()))
+    shares = torch.tensor(mixture.shares)
     draw = torch.Generator().manual_seed(recipe.seed)
     model.train()
     for step in range(recipe.steps):
         which = torch.randint(data.ids.shape[1], (recipe.batch_size,), generator=draw)
-        form = torch.multinomial(shares, recipe.batch_size, replacement=True, generator=draw)
-        loss = _loss(model, data.ids[form, which], data.prompt_tokens, tokenizer.pad_token_id)
+        way = torch.multinomial(shares, recipe.batch_size, replacement=True, generator=draw)
+        loss = _loss(model, data.ids[way, which], data.prompt_tokens, tokenizer.pad_token_id)
         loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         for optimizer in optimizers:
             for group in optimizer.param_groups:

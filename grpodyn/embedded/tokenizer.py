@@ -9,9 +9,10 @@ if TYPE_CHECKING:
 
 PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
 CHARACTERS = "0123456789+-=.[]#"
+"""Of the shipped model."""
 
 
-def build_tokenizer() -> PreTrainedTokenizerFast:
+def build_tokenizer(characters: str = CHARACTERS) -> PreTrainedTokenizerFast:
     """Return a tokenizer with one token a character, padding on the left as generation needs it.
 
     One string has one tokenization, so the probability of a string is the product of its tokens' probabilities.
@@ -19,7 +20,7 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers  # keeps --help fast
     from transformers import PreTrainedTokenizerFast
 
-    vocabulary = {token: index for index, token in enumerate((PAD, EOS, UNKNOWN, *CHARACTERS))}
+    vocabulary = {token: index for index, token in enumerate((PAD, EOS, UNKNOWN, *characters))}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     backend.pre_tokenizer = pre_tokenizers.Split(Regex("."), behavior="isolated")
     backend.decoder = decoders.Fuse()

@@ -37,7 +37,7 @@ class _Encoded:
 
 
 @contextmanager
-def _evaluating(model: Any) -> Iterator[None]:
+def evaluating(model: Any) -> Iterator[None]:
     """Switch every module to eval mode and back to its own mode; a frozen sub-module may have been in eval before."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -48,7 +48,12 @@ def _evaluating(model: Any) -> Iterator[None]:
             module.training = training
 
 
-def _end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+def end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Return the tokens that end a completion, in ascending order.
+
+    Raises:
+        ConfigError: there are none.
+    """
     configured = getattr(model.generation_config, "eos_token_id", None)
     ends = {configured} if isinstance(configured, int) else set(configured or [])
     if tokenizer.eos_token_id is not None:
@@ -161,9 +166,9 @@ def score_answers(
     prompt_ids = tokenizer(list(prompts))["input_ids"]
     answer_ids = tokenizer(list(answers), add_special_tokens=False)["input_ids"]
     rows = [_Encoded(list(p), list(a)) for p, a in zip(prompt_ids, answer_ids, strict=True)]
-    ends, keep = _end_tokens(model, tokenizer), _takes_logits_to_keep(model)
+    ends, keep = end_tokens(model, tokenizer), _takes_logits_to_keep(model)
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else ends[0]
-    with torch.no_grad(), _evaluating(model):
+    with torch.no_grad(), evaluating(model):
         parts = [
             _score_batch(model, rows[start : start + batch_size], temperatures, ends, pad, keep)
             for start in range(0, len(rows), batch_size)

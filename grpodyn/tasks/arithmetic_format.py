@@ -7,19 +7,17 @@ answer in the wanted format.
 
 from __future__ import annotations
 
-import hashlib
 from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING
 
-from grpodyn.tasks.task import SPLITS, Examples, Split, as_split, dataset_of
+from grpodyn.tasks.splits import split_all
+from grpodyn.tasks.task import Examples, Split, as_split, dataset_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 OPERANDS = range(10, 100)
-HELD_OUT_TENTHS: dict[int, Split] = {0: "choose", 1: "confirm", 2: "report"}
-"""Which tenth of the hash range goes where; the other seven are `train`."""
 
 
 class AnswerFormat(StrEnum):
@@ -43,6 +41,7 @@ WANTED = AnswerFormat.DECIMAL
 """The only format that is rewarded."""
 
 
+@cache
 def problems() -> dict[str, int]:
     """Return every prompt with the number that solves it.
 
@@ -53,27 +52,9 @@ def problems() -> dict[str, int]:
     return solved | {f"{a}-{b}=": a - b for a in OPERANDS for b in OPERANDS}
 
 
-def split_of(prompt: str) -> Split:
-    """Return the split that a prompt belongs to: a function of its SHA-256 alone, so that it never changes."""
-    tenth = int.from_bytes(hashlib.sha256(prompt.encode()).digest()[:8], "big") % 10
-    return HELD_OUT_TENTHS.get(tenth, "train")
-
-
-def _hash_order(prompt: str) -> str:
-    # Not the order of the operands, so that the first n examples of a split are a fair sample of it.
-    return hashlib.sha256(f"order:{prompt}".encode()).hexdigest()
-
-
 @cache
 def _all_splits() -> dict[Split, Examples]:
-    solved = problems()
-    members: dict[Split, list[str]] = {split: [] for split in SPLITS}
-    for prompt in sorted(solved, key=_hash_order):
-        members[split_of(prompt)].append(prompt)
-    return {
-        split: Examples(tuple(prompts), tuple(WANTED.write(solved[prompt]) for prompt in prompts))
-        for split, prompts in members.items()
-    }
+    return split_all({prompt: WANTED.write(number) for prompt, number in problems().items()})
 
 
 class ArithmeticFormat:

@@ -7,19 +7,22 @@ from typing import Any
 
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from grpodyn import embedded
-from grpodyn.config.run import EMBEDDED, ModelConfig
+from grpodyn.config.run import ModelConfig
+from grpodyn.embedded.bases import BASES
+from grpodyn.embedded.cache import model_dir
 from grpodyn.errors import ConfigError
 
 
 def model_location(model: ModelConfig) -> str:
     """Return what `from_pretrained` is given: a folder that holds a model, or a hub name.
 
+    A base model of this package that is not shipped with it is built on first use.
+
     Raises:
         ConfigError: the path can only be a folder, and there is no model in it.
     """
-    if model.path == EMBEDDED:
-        return str(embedded.MODEL_DIR)
+    if model.path in BASES:
+        return str(model_dir(model.path))
     folder = Path(model.path).expanduser()
     if folder.is_dir():
         if not (folder / "config.json").is_file():
@@ -29,7 +32,7 @@ def model_location(model: ModelConfig) -> str:
     if folder.is_absolute() or model.path.startswith((".", "~")) or model.path.count("/") > 1:
         raise ConfigError(
             f"model.path {model.path!r} is no folder; give a folder that holds a model, a hub name (owner/name), or "
-            f"{EMBEDDED!r} for the model shipped with grpodyn"
+            f"a base model of grpodyn ({', '.join(BASES)})"
         )
     return model.path
 

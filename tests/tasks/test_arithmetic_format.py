@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from grpodyn.errors import UnknownNameError
 from grpodyn.tasks import SPLITS, Examples, Task, task, task_names
-from grpodyn.tasks.arithmetic_format import WANTED, AnswerFormat, problems, split_of
+from grpodyn.tasks.arithmetic_format import WANTED, AnswerFormat, problems
+from grpodyn.tasks.splits import split_of
 
 
 def test_splits_are_disjoint_complete_and_large_enough():
