@@ -24,6 +24,7 @@ from grpodyn.naming.place import is_transposed_linear
 _FILE = "adapter_model.safetensors"
 _CONFIG = "adapter_config.json"
 _ADAPTER = "default"
+_BASE_CHANGING_STARTS = ("pissa", "olora", "corda", "loftq", "mica")
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,12 @@ class AdapterWeights:
                 "Merge it "
                 "into whole weights and give their folder"
             )
+        start = getattr(config, "init_lora_weights", True)
+        if isinstance(start, str) and start.startswith(_BASE_CHANGING_STARTS):
+            raise UnreadableError(
+                f"{folder}: a start by {start} changes the base itself, so the adapter's change is not relative to the "
+                "checkpoint; merge it into whole weights and give their folder"
+            )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of PEFT, about keys that it did apply; what it resolves is read back
             try:
@@ -80,7 +87,9 @@ class AdapterWeights:
             except (ValueError, TypeError, NotImplementedError) as error:
                 raise UnreadableError(f"PEFT cannot put the adapter of {folder} on this model: {error}") from error
         self._adapted = _adapted(wrapped, str(folder))
-        self._whole = _saved_whole(self._file)
+        # PEFT keeps a copy of an adapted embedding's base weight beside its factors.
+        whole = _saved_whole(self._file)
+        self._whole = {name: key for name, key in whole.items() if name not in self._adapted}
 
     def tensor(self, name: str) -> Tensor | None:
         """Return W₀ + ΔW; W₀ itself where no adapter sits."""

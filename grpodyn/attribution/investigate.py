@@ -319,9 +319,9 @@ def checked(found: Verdict, confirmed: Partition | None, notes: list[str]) -> Ve
     single = [s for s in confirmed.shares if s.part.name in found.parts]
     whole = confirmed.shares[-1]
     holds = {
-        "localised": whole.share.low > 0,
-        "redundant": all(s.kept.low > 0 for s in single),
-        "joint": all(s.lost.low > 0 for s in single),
+        "localised": whole.share.low > verdict.SURELY,
+        "redundant": all(s.kept.low > verdict.SURELY for s in single),
+        "joint": all(s.lost.low > verdict.SURELY for s in single),
         "harmful": all(s.lost.value < 0 for s in single) and min(s.lost.high for s in single) < 0,
     }.get(found.word, True)
     if holds:

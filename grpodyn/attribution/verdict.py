@@ -24,7 +24,7 @@ MOST = 0.7
 FEW = 0.25
 """… and are no more than this share of all parts (two are always few)."""
 LEADS = 2.0
-"""A part that is named holds at least so many times an equal share."""
+"""A part that is named holds at least so many times an equal share (of very few parts: a large one)."""
 WIDE = 0.35
 """Half-width of an interval, in shares of the gain, from which nothing is read off it."""
 
@@ -147,7 +147,7 @@ def _place(effects: Sequence[Effect], parts: int) -> list[Effect]:
     found: list[Effect] = []
     held = 0.0
     for effect in sorted(effects, key=lambda e: -e.share.value)[:at_most]:
-        if effect.share.low <= 0 or effect.share.value < LEADS / parts:
+        if effect.share.low <= 0 or effect.share.value < min(LEADS / parts, LARGE):
             break
         found.append(effect)
         held += effect.share.value
