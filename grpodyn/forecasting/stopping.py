@@ -71,15 +71,35 @@ def look(series: RewardSeries, epsilon: float | None = None) -> Look:
     found = fit(series, epsilon)
     if found is None:
         return Look(step, False, f"fewer than {LEAST_POINTS} points", None, math.nan)
-    left = outlook.gain_left(found.curves, found.data, found.end)
-    level = float(np.median(outlook.level_at(found.curves, found.data, found.data.x[-1:])))
+    left, level = _left(found), _level(found)
     enough = EPSILON * abs(level) if epsilon is None else epsilon
-    expected = float(np.maximum(left, 0.0).mean())
+    expected = _expected(left)
     objection = _objection(found)
     if not objection and expected >= enough:
         objection = f"a gain of {expected:.3g} may be expected, {enough:.3g} or more is worth going on"
     why = objection or f"a gain of {expected:.3g} may be expected, less than {enough:.3g}"
     return Look(step, objection == "", why, outlook.interval(left), enough)
+
+
+def look_further(series: RewardSeries) -> tuple[bool, float, float]:
+    """Return what a look rests on, before any epsilon: whether the rise is told, the expected gain, the level."""
+    found = fit(series)
+    if found is None:
+        return False, math.nan, math.nan
+    return _objection(found) == "", _expected(_left(found)), _level(found)
+
+
+def _left(found: Fit) -> Floats:
+    return outlook.gain_left(found.curves, found.data, found.end)
+
+
+def _expected(left: Floats) -> float:
+    """Return the mean gain; a loss to come is no reason to go on, but none to count as a negative gain either."""
+    return float(np.maximum(left, 0.0).mean())
+
+
+def _level(found: Fit) -> float:
+    return float(np.median(outlook.level_at(found.curves, found.data, found.data.x[-1:])))
 
 
 def _objection(found: Fit) -> str:
