@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "simulation"))
-import curves
+import curves  # type: ignore[import-not-found]  # beside the tests, not a package
 
 from grpodyn.forecasting import outlook
 from grpodyn.forecasting.forecast import fit, forecast
@@ -84,7 +84,8 @@ def case(curve: Any, share: float) -> Case:
     if result.final is None:
         return Case(curve.shape, result.verdict, np.nan, np.nan, np.nan, *errors)
     found = fit(series)
-    assert found is not None and found.end is not None
+    assert found is not None
+    assert found.end is not None
     draws = outlook.predicted(found.curves, found.data, found.end, found.share_left, found.series.bounds)
     inside = result.final.low <= curve.final <= result.final.high
     return Case(
@@ -218,10 +219,12 @@ def stopping(seeds: range, out: Callable[[str], None]) -> None:
     ended = [one for one in rising if one.curve.saturates]
     out(f"\n## Stopping rule (default epsilon {EPSILON:g} of the level)\n")
     out(
-        f"{len(rising)} runs of saturating shapes, of which {len(ended)} end within 1 % of their ceiling; {len(late)} late risers."
+        f"{len(rising)} runs of saturating shapes, of which {len(ended)} end within 1 % of their ceiling (*saturated*); "
+        f"{len(late)} late risers."
     )
     out(
-        "\n| epsilon | saved, saturated | lost | 95 % of runs lose less than | saved, all | lost, all | late risers stopped before their rise |"
+        "\n| epsilon | saved, saturated | lost | 95 % lose less than | saved, all | lost, all "
+        "| late risers stopped before their rise |"
     )
     out("|---|---|---|---|---|---|---|")
     for epsilon in EPSILONS:
