@@ -11,6 +11,7 @@ from pathlib import Path
 
 from grpodyn.config.batching import batch_plan, planned_steps, world_size
 from grpodyn.config.run import RunConfig
+from grpodyn.diagnosis.callback import DiagnoseLive
 from grpodyn.errors import UsageError
 from grpodyn.trace.manifest import RunStatus
 from grpodyn.training import checkpoints
@@ -91,6 +92,7 @@ def train(config: RunConfig, run_dir: Path, display: Display, *, resume: bool = 
             training.trainer.add_callback(
                 EvaluateHeldOut(config.evaluate, training.held_out, tokenizer, training.recorder, display, known)
             )
+        training.trainer.add_callback(DiagnoseLive(training.recorder, display.say))
         training.trainer.add_callback(ProgressDisplay(display, lambda: training.recorder.cost.fraction))
         _run(training, checkpoint, display)
         recorder = training.recorder
