@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from grpodyn.analysis import Analysis
-from grpodyn.forecasting.flags import fault_flags
+from grpodyn.forecasting.flags import RunLog, fault_flags
 from grpodyn.forecasting.forecast import Forecast as Result
 from grpodyn.forecasting.forecast import forecast
 from grpodyn.series import reward_series
@@ -42,5 +42,5 @@ class Forecast(Analysis):
             series,
             epsilon=options.get("epsilon"),
             at_steps=options.get("at_steps", ()),
-            flags=fault_flags(run, series),
+            flags=fault_flags(RunLog(run), series),
         )

@@ -7,7 +7,7 @@ spread and low entropy are what a solved task looks like too, so they count only
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,15 +35,51 @@ _TAIL = 0.2
 _LEAST_TAIL = 5
 
 
-def fault_flags(run: Run, series: RewardSeries) -> tuple[str, ...]:
+class Log(Protocol):
+    """What was logged, by name."""
+
+    def values(self, name: str) -> Floats:
+        """Return the finite values of a metric, in order; empty if it was not logged."""
+        ...
+
+    def held_out(self) -> tuple[NDArray[np.int64], Floats] | None:
+        """Return steps and values of held-out accuracy, if it was measured."""
+        ...
+
+
+class RunLog:
+    """The log of an opened run."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def values(self, name: str) -> Floats:
+        """Return the finite values of a metric, in order; empty if it was not logged."""
+        column = logged(self._run, name)
+        return np.empty(0) if column is None else column[1][np.isfinite(column[1])]
+
+    def held_out(self) -> tuple[NDArray[np.int64], Floats] | None:
+        """Return steps and values of held-out accuracy, if it was measured."""
+        column = evaluation(self._run, "heldout/accuracy")
+        if column is None:
+            return None
+        known = np.isfinite(column[1])
+        return column[0][known], column[1][known]
+
+
+WATCHED = ("frac_reward_zero_std", "entropy", "completions/clipped_ratio", "kl")
+"""Metrics that the signs are read from."""
+
+
+def fault_flags(log: Log, series: RewardSeries) -> tuple[str, ...]:
     """Return the signs of a fault at the end of a run, one sentence each, with the figures."""
     solved = _solved(series)
     signs: tuple[Callable[[], str], ...] = (
-        lambda: "" if solved else _dead_groups(run),
-        lambda: "" if solved else _entropy(run),
-        lambda: _truncated(run),
-        lambda: _gap(run, series),
-        lambda: _kl(run),
+        lambda: "" if solved else _dead_groups(log.values("frac_reward_zero_std")),
+        lambda: "" if solved else _entropy(log.values("entropy")),
+        lambda: _truncated(log.values("completions/clipped_ratio")),
+        lambda: _gap(log, series),
+        lambda: _kl(log.values("kl")),
     )
     return tuple(said for sign in signs if (said := sign()))
 
@@ -57,44 +93,37 @@ def _tail(rows: int) -> int:
     return max(_LEAST_TAIL, round(_TAIL * rows))
 
 
-def _known(run: Run, name: str) -> Floats:
-    column = logged(run, name)
-    return np.empty(0) if column is None else column[1][np.isfinite(column[1])]
-
-
 def _ends(values: Floats) -> tuple[float, float] | None:
     """Return the means of the first and of the last rows, or None if there are too few."""
     size = _tail(len(values))
     return (float(values[:size].mean()), float(values[-size:].mean())) if len(values) >= 2 * size else None
 
 
-def _dead_groups(run: Run) -> str:
-    ends = _ends(_known(run, "frac_reward_zero_std"))
+def _dead_groups(values: Floats) -> str:
+    ends = _ends(values)
     if ends is None or ends[1] < DEAD_GROUPS or ends[1] < ends[0] + 0.1:
         return ""
     return f"groups without spread in reward rose from {ends[0]:.0%} to {ends[1]:.0%}: they teach nothing"
 
 
-def _entropy(run: Run) -> str:
-    ends = _ends(_known(run, "entropy"))
+def _entropy(values: Floats) -> str:
+    ends = _ends(values)
     if ends is None or ends[1] > ENTROPY_LEFT * ends[0]:
         return ""
     return f"entropy fell from {ends[0]:.3g} to {ends[1]:.3g}: hardly anything new is tried"
 
 
-def _truncated(run: Run) -> str:
-    values = _known(run, "completions/clipped_ratio")
+def _truncated(values: Floats) -> str:
     share = float(values[-_tail(len(values)) :].mean()) if len(values) else 0.0
     return f"{share:.0%} of completions are cut off at the length limit" if share > TRUNCATED else ""
 
 
-def _gap(run: Run, series: RewardSeries) -> str:
+def _gap(log: Log, series: RewardSeries) -> str:
     """Return whether training reward rose over the last half while held-out accuracy fell behind."""
-    column = evaluation(run, "heldout/accuracy")
-    if column is None or series.bounds != (0.0, 1.0) or series.metric.startswith("heldout"):
+    tested_at = log.held_out()
+    if tested_at is None or series.bounds != (0.0, 1.0) or series.metric.startswith("heldout"):
         return ""
-    known = np.isfinite(column[1])
-    step, held_out = column[0][known], column[1][known]
+    step, held_out = tested_at
     middle = int(series.step[len(series) // 2]) if len(series) else 0
     late = step >= middle
     if late.sum() < 2:
@@ -109,8 +138,7 @@ def _gap(run: Run, series: RewardSeries) -> str:
     return f"over the last half training reward moved by {trained:+.3f}, held-out accuracy by {tested:+.3f}"
 
 
-def _kl(run: Run) -> str:
-    values = _known(run, "kl")
+def _kl(values: Floats) -> str:
     if len(values) < 4 * _LEAST_TAIL:
         return ""
     late, usual = float(values[-_tail(len(values)) :].max()), float(np.median(values))

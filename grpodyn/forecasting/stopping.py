@@ -8,7 +8,7 @@ will.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from grpodyn.forecasting import outlook
 from grpodyn.forecasting.candidates import aicc, deviance
+from grpodyn.forecasting.flags import Log, fault_flags
 from grpodyn.forecasting.forecast import LEAST_POINTS, Fit, fit
 from grpodyn.forecasting.likelihood import Surface
 from grpodyn.series import RewardSeries
@@ -65,8 +66,8 @@ class Decision:
     """Until the planned end."""
 
 
-def look(series: RewardSeries, epsilon: float | None = None) -> Look:
-    """Return whether the marginal rule holds at the end of a series."""
+def look(series: RewardSeries, epsilon: float | None = None, flags: Sequence[str] = ()) -> Look:
+    """Return whether the marginal rule holds at the end of a series; where there is a sign of a fault, it does not."""
     step = int(series.step[-1]) if len(series) else -1
     found = fit(series, epsilon)
     if found is None:
@@ -77,6 +78,8 @@ def look(series: RewardSeries, epsilon: float | None = None) -> Look:
     objection = _objection(found)
     if not objection and expected >= enough:
         objection = f"a gain of {expected:.3g} may be expected, {enough:.3g} or more is worth going on"
+    if not objection and flags:
+        objection = f"this may be a fault rather than a plateau: {'; '.join(flags)}"
     why = objection or f"a gain of {expected:.3g} may be expected, less than {enough:.3g}"
     return Look(step, objection == "", why, outlook.interval(left), enough)
 
@@ -139,11 +142,14 @@ class StopRule:
         metric: str = "reward",
         bounds: tuple[float, float] | None = None,
         looks: int = LOOKS,
+        log: Log | None = None,
     ) -> None:
         self.last: Look | None = None
         """What the last look found."""
+        self.taken = 0
+        """Looks taken so far."""
         self._max_steps, self._epsilon, self._metric, self._bounds = max_steps, epsilon, metric, bounds
-        self._looks = looks
+        self._looks, self._log = looks, log
         self._step: list[int] = []
         self._value: list[float] = []
         self._held = 0
@@ -158,7 +164,9 @@ class StopRule:
         if len(self._step) < self._next:
             return None
         self._next = len(self._step) + max(_LEAST_NEW, round(NEW_POINTS * len(self._step)))
-        self.last = look(self._series(), self._epsilon)
+        series = self._series()
+        self.last = look(series, self._epsilon, () if self._log is None else fault_flags(self._log, series))
+        self.taken += 1
         self._held = self._held + 1 if self.last.holds else 0
         if self._held < self._looks:
             return None
