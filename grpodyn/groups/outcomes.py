@@ -54,11 +54,9 @@ class Groups:
     @property
     def total_follows_outcome(self) -> bool:
         """Whether a completion's total reward says no more and no less than whether it was right."""
-        return (
-            self.correct is not None
-            and _values(self.reward) <= 2
-            and bool((self.correct == _correct(self.reward)).all())
-        )
+        if self.correct is None or _values(self.reward) > 2:
+            return False
+        return bool((self.correct == _correct(self.reward)).all())
 
     def __len__(self) -> int:
         return len(self.prompt)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -70,7 +70,6 @@ class OutcomeTable:
     groups: Groups
     right: NDArray[np.int64]
     level: float = 0.95
-    _dead: dict[int, Interval] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def mixing(self) -> mixing.Mixing:
@@ -101,9 +100,9 @@ class OutcomeTable:
 
     def dead(self, g: int) -> Interval:
         """Return the share of groups of g without spread."""
-        if g not in self._dead:
-            self._dead[g] = self._re_sampled(g) if g <= self.groups.g else self._beyond(g)
-        return self._dead[g]
+        if g <= self.groups.g:
+            return self._re_sampled(g)
+        return Interval(self.mixing.dead(g), self._low(g), self._high(g), self.level)
 
     def row(self, g: int) -> GroupRow:
         """Return everything about groups of g."""
@@ -129,8 +128,8 @@ class OutcomeTable:
         return Implied(
             target=target,
             g=_smallest(lambda g: self._expected(g) <= target),
-            at_least=_smallest(lambda g: self.dead(g).low <= target),
-            surely=_smallest(lambda g: self.dead(g).high <= target),
+            at_least=_smallest(lambda g: self._low(g) <= target),
+            surely=_smallest(lambda g: self._high(g) <= target),
         )
 
     def _expected(self, g: int) -> float:
@@ -148,12 +147,18 @@ class OutcomeTable:
         n = self.groups.g
         return self._bootstrap.interval(chance_all(self.right, n, g) + chance_all(n - self.right, n, g), self.level)
 
-    def _beyond(self, g: int) -> Interval:
-        value = self.mixing.dead(g)
-        low, high = self._region.bounds(lambda p: p**g + (1 - p) ** g)
-        # No group of g has spread less often than the smaller groups in it.
-        high = min(high, self.dead(self.groups.g).high)
-        return Interval(value, min(low, value), max(high, value), self.level)
+    def _low(self, g: int) -> float:
+        if g <= self.groups.g:
+            return self._re_sampled(g).low
+        return min(self.mixing.dead(g), self._region.least(lambda p: p**g + (1 - p) ** g))
+
+    def _high(self, g: int) -> float:
+        recorded = self._re_sampled(min(g, self.groups.g)).high
+        if g <= self.groups.g:
+            return recorded
+        # A group of g is never dead more often than the smaller groups in it.
+        greatest = min(recorded, self._region.greatest(lambda p: p**g + (1 - p) ** g))
+        return max(self.mixing.dead(g), greatest)
 
 
 def total_row(groups: Groups, outcomes: OutcomeTable | None, g: int, level: float = 0.95) -> GroupRow:

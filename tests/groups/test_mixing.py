@@ -17,6 +17,10 @@ def dead(g: int):
     return lambda p: p**g + (1 - p) ** g
 
 
+def bounds(region: LikelihoodRegion, function) -> tuple[float, float]:
+    return region.least(function), region.greatest(function)
+
+
 def exact_counts(g: int, groups: float = 1e4) -> np.ndarray:
     """Return the expected counts of 36 % of prompts at one half and 64 % at 0."""
     return groups * (0.36 * binom.pmf(np.arange(g + 1), g, 0.5) + 0.64 * (np.arange(g + 1) == 0))
@@ -35,7 +39,7 @@ def test_36_percent_at_one_half_and_64_at_zero_are_dead_in_64_percent(g: int) ->
     fitted = fit(exact_counts(g))
     assert fitted.dead(32) == pytest.approx(0.64, abs=0.003)
     assert fitted.dead(64) == pytest.approx(0.64, abs=0.003)
-    low, high = LikelihoodRegion(exact_counts(g), fitted, 1e-3).bounds(dead(32))
+    low, high = bounds(LikelihoodRegion(exact_counts(g), fitted, 1e-3), dead(32))
     assert low - 1e-3 <= 0.64 <= high + 1e-3
     assert high - low < 0.02
 
@@ -68,7 +72,7 @@ def test_bounds_hold_the_fit_and_every_member(counts: list[int], g: int) -> None
     observed = np.array(counts, float)
     fitted = fit(observed)
     region = LikelihoodRegion.at(observed, fitted)
-    low, high = region.bounds(dead(g))
+    low, high = bounds(region, dead(g))
     assert low - 1e-6 <= fitted.dead(g) <= high + 1e-6
     seen, likelihood = likelihoods(observed)
     top = observed[seen] @ np.log(likelihood @ fitted.weights)
@@ -85,7 +89,7 @@ def test_bounds_of_one_rate_by_hand() -> None:
     # All of 10 groups of 1 are wrong: F with P(wrong)^10 ≥ exp(−drop), so E[1 − p] ≥ exp(−drop/10).
     counts = np.array([10.0, 0.0])
     region = LikelihoodRegion.at(counts, fit(counts))
-    low, high = region.bounds(lambda p: 1 - p)
+    low, high = bounds(region, lambda p: 1 - p)
     assert region.drop == pytest.approx(chi2.ppf(0.95, 1) / 2)
     assert low == pytest.approx(np.exp(-region.drop / 10), abs=1e-3)
     assert high == pytest.approx(1)
@@ -93,11 +97,11 @@ def test_bounds_of_one_rate_by_hand() -> None:
 
 def test_questions_do_not_disturb_each_other() -> None:
     counts = np.array([30.0, 5, 3, 8, 4, 2, 3, 1, 9])
-    fresh = LikelihoodRegion.at(counts, fit(counts)).bounds(dead(32))
+    fresh = bounds(LikelihoodRegion.at(counts, fit(counts)), dead(32))
     asked_before = LikelihoodRegion.at(counts, fit(counts))
-    asked_before.bounds(dead(16))
-    asked_before.bounds(lambda p: p)
-    assert asked_before.bounds(dead(32)) == pytest.approx(fresh, abs=2e-3)
+    bounds(asked_before, dead(16))
+    bounds(asked_before, lambda p: p)
+    assert bounds(asked_before, dead(32)) == pytest.approx(fresh, abs=2e-3)
 
 
 def test_clustering_of_prompts_that_return() -> None:
@@ -116,6 +120,6 @@ def test_bounds_cover_the_truth_at_least_as_often_as_they_say() -> None:
         counts = np.bincount(run.right, minlength=9).astype(float)
         region = LikelihoodRegion.at(counts, fit(counts), clustering(run.prompt, run.right))
         for g in (16, 32):
-            low, high = region.bounds(dead(g))
+            low, high = bounds(region, dead(g))
             hits.append(low <= mixture.dead(g) <= high)
     assert np.mean(hits) >= 0.94
