@@ -1,7 +1,7 @@
 """Does with parameters what DeepSpeed ZeRO-3 does with them, as its sources have it: DeepSpeed itself is not here.
 
-`partition_parameters.py` of DeepSpeed 0.18: a parameter is empty but for `ds_tensor`, this rank's range of the flattened
-and padded tensor; `GatheredParameters` makes some whole on every rank at once, and empties them again.
+In its `partition_parameters.py` a parameter is empty but for `ds_tensor`, this rank's range of the flattened and padded
+tensor; `GatheredParameters` makes some whole on every rank at once, and empties them again.
 """
 
 from __future__ import annotations
@@ -35,11 +35,20 @@ def gathered(params: Sequence[Any], modifier_rank: int | None = None) -> Iterato
 
 
 @contextmanager
-def installed() -> Iterator[None]:
-    """Let `deepspeed` be imported."""
+def gathered_wrong(params: Sequence[Any], modifier_rank: int | None = None) -> Iterator[None]:
+    """Stand in for a DeepSpeed that keeps something else in its partitions."""
+    with gathered(params, modifier_rank):
+        for parameter in params:
+            parameter.data += 1.0
+        yield
+
+
+@contextmanager
+def installed(*, is_wrong: bool) -> Iterator[None]:
+    """Let `deepspeed` be there."""
     module = ModuleType("deepspeed")
     module.__spec__ = ModuleSpec("deepspeed", None)
-    module.zero = SimpleNamespace(GatheredParameters=gathered)  # type: ignore[attr-defined]
+    module.zero = SimpleNamespace(GatheredParameters=gathered_wrong if is_wrong else gathered)  # type: ignore[attr-defined]
     sys.modules["deepspeed"] = module
     try:
         yield
@@ -95,13 +104,16 @@ class Engine:
         return loss
 
 
-def train(model: nn.Module, recorder: Recorder, loss_of: Any, steps: int, **options: float) -> None:
+def train(
+    model: nn.Module, recorder: Recorder, tokenizer: Any, loss_of: Any, steps: int, options: dict[str, float]
+) -> None:
     """Train with the events of a trainer."""
     engine = Engine(model, **options)
     args = SimpleNamespace(to_dict=dict, load_best_model_at_end=False)
     state = SimpleNamespace(is_world_process_zero=dist.get_rank() == 0, max_steps=steps, global_step=0)
     control = TrainerControl()
-    recorder.on_train_begin(args, state, control, model=model, optimizer=DeepSpeedOptimizerWrapper())
+    optimizer = DeepSpeedOptimizerWrapper()
+    recorder.on_train_begin(args, state, control, model=model, optimizer=optimizer, processing_class=tokenizer)
     for _ in range(steps):
         recorder.on_step_begin(args, state, control)
         loss = engine.backward(loss_of)

@@ -1,149 +1,101 @@
-"""What several ranks record together is what one process records alone, whatever fails on one of them."""
+"""What several ranks record together is what one process records alone."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from grpodyn import open_run
+from grpodyn import registry
+from grpodyn.trace.reader import Run
+from tests.distributed.comparing import GROUPS, check_equal, check_same_weights, faults, read
+from tests.distributed.launching import trained
 
-SCRIPT = Path(__file__).with_name("train.py")
-
-
-def run(folder: Path, ranks: int, *ways: str) -> str:
-    """Train in several ways on some ranks; return what was said."""
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
-    command = [sys.executable, *launcher, str(SCRIPT), str(folder), *ways]
-    environment = {name: value for name, value in os.environ.items() if name != "WORLD_SIZE"}
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=False, env=environment | {"OMP_NUM_THREADS": "1"}
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
+NOT_ON_RANKS: dict[str, str] = {}
+"""Probes that a sharded model cannot have, and why; docs/distributed.md says so too."""
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory):
-    folder = tmp_path_factory.mktemp("alone")
-    run(folder, 1, "one")
-    return open_run(folder / "one" / "rank0")
-
-
-def check_equal(recorded, alone, *, rows=slice(None)) -> int:
-    """Hold every probe against the single process; return how many values there were."""
-    values = 0
-    for group in ("tensors", "layers", "spectra"):
-        ours, theirs = getattr(recorded, group), getattr(alone, group)
-        assert set(ours.data_vars) == set(theirs.data_vars)
-        for name in ("tensor", "layer", "rows", "cols", "kind", "module", "dtype"):
-            if name in theirs.coords:
-                np.testing.assert_array_equal(ours[name].values, theirs[name].values)
-        assert ours.step.values.tolist() == [1, 2, 3]
-        for name in theirs.data_vars:
-            expected = theirs[name].values[rows]
-            np.testing.assert_allclose(ours[name].values[rows], expected, rtol=1e-5, atol=1e-10, err_msg=name)
-            values += int(np.isfinite(expected).sum())
-    return values
-
-
-def check_only_first_rank_wrote(folder: Path, way: str) -> None:
-    assert [path.name for path in (folder / way).iterdir()] == ["rank0"]
-
-
-def check_same_weights(folder: Path, ranks: int, way: str, other: str) -> None:
-    for rank in range(ranks):
-        ours, theirs = (torch.load(folder / f"{name}-rank{rank}.pt") for name in (way, other))
-        assert len(ours) == len(theirs) > 0
-        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
-
-
-def check_complete(folder: Path, way: str, alone) -> None:
-    recorded = open_run(folder / way / "rank0")
-    assert [event for event in recorded.events if "fault" in event["what"] or "failed" in event["what"]] == []
+def check_every_probe(recorded: Run, alone: Run) -> None:
+    assert faults(recorded) == []
     assert recorded.status == "finished"
-    # 28 tensors, of which the recorder takes a dozen probes at three steps.
+    # 28 tensors, or 12 with adapters, of which some twenty probes are recorded at three steps.
     assert check_equal(recorded, alone) > 500
-    check_only_first_rank_wrote(folder, way)
+    for name, probe in registry.probes().items():
+        values = getattr(recorded, probe.group)[name].values
+        assert np.isfinite(values).any() == (name not in NOT_ON_RANKS), name
 
 
-def test_shards_of_two_ranks(tmp_path: Path, alone):
-    run(tmp_path, 2, "fsdp2", "fsdp2-plain", "fsdp2-before")
-    check_complete(tmp_path, "fsdp2", alone)
-    check_same_weights(tmp_path, 2, "fsdp2", "fsdp2-plain")
-    recorded = open_run(tmp_path / "fsdp2" / "rank0")
+def test_every_probe_on_shards_of_two_ranks(two: Path, alone: Path):
+    recorded, one = read(two, "fsdp2"), read(alone, "one")
+    check_every_probe(recorded, one)
+    check_same_weights(two, 2, "fsdp2", "fsdp2-plain")
     assert recorded.manifest.world == {"ranks": 2, "backend": "gloo", "sharding": "sharded"}
     assert recorded.manifest.reference["source"] == "memory"
-    assert recorded.manifest.model["parameters"] == alone.manifest.model["parameters"]
-
-    # One rank raises at step 2: what it should have measured is nan, all else is there, and nobody waits.
-    broken = open_run(tmp_path / "fsdp2-before" / "rank0")
-    assert broken.status == "finished"
-    check_equal(broken, alone, rows=[0])
-    assert np.isnan(broken.tensors["grad_norm"].values[1]).any()
-    assert np.isfinite(broken.tensors["grad_norm"].values[2]).all()
-    np.testing.assert_allclose(
-        broken.tensors["delta_norm"].values, alone.tensors["delta_norm"].values, rtol=1e-5, atol=1e-10
-    )
-    check_only_first_rank_wrote(tmp_path, "fsdp2-before")
-    check_same_weights(tmp_path, 2, "fsdp2-before", "fsdp2-plain")
+    assert recorded.manifest.model["parameters"] == one.manifest.model["parameters"]
+    assert recorded.manifest.recorder["skipped"] == one.manifest.recorder["skipped"]
 
 
-@pytest.mark.slow
-def test_a_failure_on_any_rank_is_nan_and_nobody_waits(tmp_path: Path, alone):
-    run(tmp_path, 2, "fsdp2-after", "fsdp2-probe")
-    for way, probe, event in (
-        ("fsdp2-after", "delta_norm", "measurement failed on a rank"),
-        ("fsdp2-probe", "grad_norm", "fault in grad_norm"),
-    ):
-        recorded = open_run(tmp_path / way / "rank0")
-        assert [(e["step"], e["what"]) for e in recorded.events if e["what"] == event] == [(2, event)]
-        assert recorded.status == "finished"
-        assert np.isnan(recorded.tensors[probe].values[1]).any()
-        check_equal(recorded, alone, rows=[0])
-        np.testing.assert_allclose(recorded.tensors[probe].values[2], alone.tensors[probe].values[2], rtol=1e-5)
-        check_only_first_rank_wrote(tmp_path, way)
+def test_every_probe_on_sharded_adapters(two: Path, alone: Path):
+    recorded = read(two, "fsdp2-lora")
+    check_every_probe(recorded, read(alone, "one-lora"))
+    effective = recorded.tensors.sel(tensor=recorded.tensors.source == "lora")
+    for name in ("update_norm", "update_norm_intended", "update_ratio", "delta_norm"):
+        # B is 0 at the start: the update of the first step is all of it.
+        assert (effective[name].values > 0).all(), name
+    ranks = recorded.spectra.effective_rank.values[:, recorded.spectra.source.values == "lora"]
+    assert ((ranks >= 1) & (ranks <= 2)).all()
 
 
 @pytest.mark.slow
-def test_replicas(tmp_path: Path, alone):
-    run(tmp_path, 2, "ddp", "ddp-plain")
-    check_complete(tmp_path, "ddp", alone)
-    check_same_weights(tmp_path, 2, "ddp", "ddp-plain")
-    assert open_run(tmp_path / "ddp" / "rank0").manifest.world["sharding"] == "replicated"
+def test_replicas(two_more: tuple[Path, str], alone: Path):
+    folder, _ = two_more
+    check_every_probe(read(folder, "ddp"), read(alone, "one"))
+    check_same_weights(folder, 2, "ddp", "ddp-plain")
+    assert read(folder, "ddp").manifest.world["sharding"] == "replicated"
 
 
 @pytest.mark.slow
-def test_three_ranks(tmp_path: Path, alone):
-    run(tmp_path, 3, "ddp", "fsdp2", "fsdp1")
+def test_a14_flat_shards_with_original_parameters(two_more: tuple[Path, str], alone: Path):
+    """A14: weights of two dimensions are 1-D or empty, and different on each rank."""
+    folder, _ = two_more
+    check_every_probe(read(folder, "fsdp1"), read(alone, "one"))
+    check_every_probe(read(folder, "fsdp1-lora"), read(alone, "one-lora"))
+    check_same_weights(folder, 2, "fsdp1", "fsdp1-plain")
+
+
+@pytest.mark.slow
+def test_three_ranks(tmp_path: Path, alone: Path):
+    trained(tmp_path, 3, "ddp", "fsdp2", "fsdp2-lora", "fsdp1")
     for way in ("ddp", "fsdp2", "fsdp1"):
-        check_complete(tmp_path, way, alone)
+        check_every_probe(read(tmp_path, way), read(alone, "one"))
+    check_every_probe(read(tmp_path, "fsdp2-lora"), read(alone, "one-lora"))
 
 
 @pytest.mark.slow
-def test_flat_shards_with_original_parameters(tmp_path: Path, alone):
-    run(tmp_path, 2, "fsdp1", "fsdp1-plain")
-    check_complete(tmp_path, "fsdp1", alone)
-    check_same_weights(tmp_path, 2, "fsdp1", "fsdp1-plain")
+def test_shards_that_are_repeated_count_once(tmp_path: Path, alone: Path):
+    trained(tmp_path, 4, "hybrid", "hybrid-lora")
+    check_every_probe(read(tmp_path, "hybrid"), read(alone, "one"))
+    check_every_probe(read(tmp_path, "hybrid-lora"), read(alone, "one-lora"))
 
 
 @pytest.mark.slow
-def test_shards_that_are_repeated_count_once(tmp_path: Path, alone):
-    run(tmp_path, 4, "hybrid")
-    check_complete(tmp_path, "hybrid", alone)
+def test_matrices_that_do_not_fit_are_taken_at_later_steps(two_more: tuple[Path, str], alone: Path):
+    recorded, one = read(two_more[0], "fsdp2-slowly"), read(alone, "one")
+    assert faults(recorded) == [(2, "spectral sweep skipped")]
+    first, last = recorded.spectra.isel(row=0), recorded.spectra.isel(row=-1)
+    assert (first.step, last.step) == (1, 3)
+    for name in one.spectra.data_vars:
+        np.testing.assert_allclose(last[name], one.spectra[name][2], rtol=1e-5, atol=1e-10, err_msg=name)
+    for row, measured in enumerate(first.measured_step.values):
+        if measured > 0:
+            # What was taken later is what was there then, the update of that step included.
+            theirs = one.spectra.isel(row=int(measured) - 1, tensor=row)
+            np.testing.assert_allclose(first.effective_rank[row], theirs.effective_rank, rtol=1e-5)
+            np.testing.assert_allclose(first.update_effective_rank[row], theirs.update_effective_rank, rtol=1e-5)
+    assert set(first.measured_step.values) - {-1} > {1}
 
 
-@pytest.mark.slow
-def test_a_recorder_on_one_rank_alone_does_not_wait_for_ever(tmp_path: Path):
-    said = run(tmp_path, 2, "fsdp2-alone")
-    assert "start the recorder on every rank" in said
-    recorded = open_run(tmp_path / "fsdp2-alone" / "rank0")
-    assert recorded.status == "finished"
-    assert {"sharded: a DTensor, of which this rank holds a part"} <= {
-        entry["why"] for entry in recorded.manifest.recorder["skipped"]
-    }
+def test_the_groups_are_those_of_the_probes() -> None:
+    """A probe of another group would not be compared."""
+    assert {probe.group for probe in registry.probes().values()} == set(GROUPS)

@@ -15,7 +15,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import stand_in
 import torch
 import torch.distributed as dist
 from peft import LoraConfig, get_peft_model
@@ -32,6 +31,7 @@ from grpodyn.config.record import RecordConfig
 from grpodyn.recording import ranks
 from grpodyn.recording.measurement import Measurement
 from grpodyn.recording.shard_parts import Parts
+from tests.distributed import stand_in
 
 STEPS = 3
 OPTIMIZER = {"lr": 1e-2, "weight_decay": 0.1}
@@ -121,6 +121,8 @@ FAILURES = {
     "part": (1, Parts, "values", 4),
     "first": (0, Parts, "values", 4),
     "probe": (0, type(registry.probe("grad_norm")), "compute", 2),
+    # The first 84 parts are of the first step.
+    "factors": (1, Parts, "values", 90),
     "spectrum": (0, type(registry.probe("effective_rank")), "compute", 2),
 }
 
@@ -147,10 +149,10 @@ def recorder_of(folder: Path, way: str, rank: int) -> Recorder:
 
 def train_partitions(folder: Path, way: str, sentences: Tensor) -> None:
     """Train what a stand-in of DeepSpeed has partitioned, with or without a package to gather it."""
-    there = nullcontext() if way.endswith("-absent") else stand_in.installed()
+    there = nullcontext() if way.endswith("-absent") else stand_in.installed(is_wrong=way.endswith("-wrong"))
     with there:
         recorder = recorder_of(folder, way, dist.get_rank())
-        stand_in.train(build(way), recorder, lambda model: loss_of(model, sentences), STEPS, **OPTIMIZER)
+        stand_in.train(build(way), recorder, Tokenizer(), lambda model: loss_of(model, sentences), STEPS, OPTIMIZER)
 
 
 def train(folder: Path, way: str) -> None:

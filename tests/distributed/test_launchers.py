@@ -1,0 +1,71 @@
+"""`accelerate launch` and torchrun start somebody's script on two processes, and it is recorded unchanged."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from grpodyn import open_run, registry
+from tests.distributed.launching import ENVIRONMENT
+
+SCRIPT = """
+import sys, torch
+from transformers import Qwen2Config, Qwen2ForCausalLM, Trainer, TrainingArguments
+
+torch.manual_seed(0)
+config = Qwen2Config(vocab_size=16, hidden_size=8, intermediate_size=8, num_hidden_layers=2, num_attention_heads=2,
+                     num_key_value_heads=1, attention_dropout=0.1)
+data = [{"input_ids": torch.arange(i, i + 6) % 16, "labels": torch.arange(i, i + 6) % 16} for i in range(16)]
+arguments = TrainingArguments("out", max_steps=4, use_cpu=True, report_to=[], disable_tqdm=True, save_strategy="no",
+                              log_level="error", logging_steps=1, per_device_train_batch_size=2, learning_rate=1e-2)
+trainer = Trainer(Qwen2ForCausalLM(config), arguments, train_dataset=data)
+trainer.train()
+rank = arguments.process_index
+assert torch.distributed.is_initialized() and torch.distributed.get_backend() == "gloo"
+print(f"rank {rank} of {torch.distributed.get_world_size()} {sys.argv[1:]}", flush=True)
+torch.save([p.detach() for p in trainer.model.parameters()], f"{sys.argv[1]}-rank{rank}.pt")
+"""
+
+# On a machine without a GPU, `--cpu --num_processes 2` starts one process, for it leaves the others to MPI. What is
+# said to be for several GPUs starts the processes itself, and the script's own `use_cpu` lets them talk through gloo.
+ACCELERATE = ["accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"]
+TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+def launched(folder: Path, launcher: list[str], *words: str) -> str:
+    command = [sys.executable, "-m", *launcher, *words]
+    done = subprocess.run(
+        command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_accelerate_and_torchrun_record_an_unchanged_script_on_two_ranks(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    record = ["-m", "grpodyn", "record", "--set", "record.preset=full", "--run-dir"]
+    launched(tmp_path, TORCHRUN, "train.py", "plain")
+    for name, launcher in (("accelerate", ACCELERATE), ("torchrun", TORCHRUN)):
+        said = launched(tmp_path, launcher, *record, f"runs/{name}", "--", "train.py", name)
+        assert sorted(line for line in said.splitlines() if line.startswith("rank ")) == [
+            f"rank 0 of 2 ['{name}']",
+            f"rank 1 of 2 ['{name}']",
+        ]
+        assert said.count("grpodyn: recorded into") == 1
+        recorded = open_run(tmp_path / "runs" / name)
+        assert recorded.manifest.world == {"ranks": 2, "backend": "gloo", "sharding": "replicated"}
+        assert (recorded.status, recorded.last_step) == ("finished", 4)
+        for rank in (0, 1):
+            ours, plain = (torch.load(tmp_path / f"{run}-rank{rank}.pt") for run in (name, "plain"))
+            assert all(torch.equal(a, b) for a, b in zip(ours, plain, strict=True))
+        for probe in registry.probes().values():
+            values = getattr(recorded, probe.group)[probe.name].values
+            # Its prompts are those of a generation, of which this script has none.
+            assert np.isfinite(values).any() == (probe.name != "activation_shift"), probe.name
+    assert not (tmp_path / "runs" / "accelerate-2").exists()
