@@ -102,6 +102,17 @@ class EvaluateConfig(StrictModel):
     batch_size: int = Field(default=256, ge=1)
 
 
+class StopConfig(StrictModel):
+    """When going on is not worth it: the marginal rule, which only reports unless it may act."""
+
+    act: bool = False
+    """Whether training ends when the rule says so."""
+    epsilon: float | None = Field(default=None, gt=0)
+    """Expected gain in reward that is not worth going on for; null for 2 % of the level reached."""
+    metric: str = "reward"
+    """Key of the trainer's log that is watched."""
+
+
 class RunConfig(StrictModel):
     """Everything that decides a run."""
 
@@ -115,6 +126,8 @@ class RunConfig(StrictModel):
     record: RecordConfig = RecordConfig()
     evaluate: EvaluateConfig | None = None
     """Null for no held-out evaluation; a task of this package is evaluated by default."""
+    stop: StopConfig | None = None
+    """Null for no watch on the reward."""
     seed: int = Field(default=0, ge=0, lt=2**32)
 
     @model_validator(mode="before")

@@ -24,6 +24,7 @@ from grpodyn.tasks import Examples
 from grpodyn.training import data, loading
 from grpodyn.training.arguments import grpo_arguments, lora_arguments
 from grpodyn.training.checkpoints import FOLDER
+from grpodyn.training.early_stop import EarlyStop
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,9 @@ def build_trainer(
             "dataset": data.describe(config.task),
         },
     )
+    callbacks = [*before_recorder, *_watch(config), recorder]
     try:
-        trainer = assemble(config, arguments, model, tokenizer, prompts, lora, [*before_recorder, recorder])
+        trainer = assemble(config, arguments, model, tokenizer, prompts, lora, callbacks)
     except ConfigError:
         _remove_if_empty(run_dir / FOLDER, run_dir)
         raise
@@ -110,6 +112,11 @@ def assemble(
         raise ConfigError(f"TRL cannot build this run: {' '.join(str(error).split())}") from error
     trainer.remove_callback(PrinterCallback)
     return trainer
+
+
+def _watch(config: RunConfig) -> list[EarlyStop]:
+    stop = config.stop
+    return [] if stop is None else [EarlyStop(stop.act, stop.epsilon, stop.metric)]
 
 
 def _remove_if_empty(*folders: Path) -> None:

@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from grpodyn.config.record import RecordConfig
-from grpodyn.config.run import EvaluateConfig, ModelConfig, RewardConfig, RunConfig, TaskConfig
+from grpodyn.config.run import EvaluateConfig, ModelConfig, RewardConfig, RunConfig, StopConfig, TaskConfig
 
 PAGE = (Path(__file__).parents[2] / "docs" / "run-config.md").read_text()
 
 
-@pytest.mark.parametrize("model", [RunConfig, ModelConfig, TaskConfig, RewardConfig, EvaluateConfig, RecordConfig])
+@pytest.mark.parametrize(
+    "model", [RunConfig, ModelConfig, TaskConfig, RewardConfig, EvaluateConfig, StopConfig, RecordConfig]
+)
 def test_every_key_is_documented(model: type) -> None:
     assert [key for key in model.model_fields if f"`{key}`" not in PAGE] == []
