@@ -43,6 +43,8 @@ class RecordConfig(StrictModel):
     """Bytes of copies of the weights before a step; larger models are sampled by rows."""
     snapshot_limit: int = Field(default=64 * MEGABYTE, ge=1)
     """Bytes of weight differences that wait for their spectrum at one time."""
+    final_seconds: float = Field(default=120.0, ge=0.0)
+    """Seconds that the end of training waits for the spectra of its last step; what is left then is not measured."""
     base_limit: int = Field(default=2048 * MEGABYTE, ge=0)
     """Bytes of starting weights saved in the run where no checkpoint holds them."""
     singular_values: int = Field(default=16, ge=1)

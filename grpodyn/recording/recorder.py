@@ -96,6 +96,11 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         """Record the results of an evaluation that the trainer does not know of."""
         self._run("evaluation", lambda session: session.evaluation(step, metrics))
 
+    def hurry(self) -> None:
+        """Leave only a few seconds for what the end of the recording waits for; a signal's handler may call it."""
+        if isinstance(self._session, Session):
+            self._session.hurry()
+
     def close(self, status: RunStatus = "finished") -> None:
         """End the recording of a loop, or of a training that ended without reaching `on_train_end`."""
         if self._save_model and self._loop is not None and status == "finished":

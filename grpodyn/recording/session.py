@@ -29,9 +29,10 @@ from grpodyn.recording.opening import Start, announcement, left_out, manifest_fi
 from grpodyn.recording.optimizers import IntendedSteps
 from grpodyn.recording.plan import Plan, map_layers
 from grpodyn.recording.ranks import Ranks, Task
-from grpodyn.recording.reference import Reference, copy_shares, establish, lost_shares, reopen
+from grpodyn.recording.reference import Reference, establish, reopen
 from grpodyn.recording.rollouts import RolloutHooks, Rollouts, reward_names
 from grpodyn.recording.shard_lead import Lead
+from grpodyn.recording.shard_reference import establish_shares, lost_shares
 from grpodyn.recording.spectral_rows import SpectralRows
 from grpodyn.recording.step_rows import StepRows
 from grpodyn.trace.manifest import Manifest, RunStatus
@@ -324,6 +325,10 @@ class Session:
         self.writer.close(status)
         self._tell_if_stopped()
 
+    def hurry(self) -> None:
+        """Leave only a few seconds for what the end of the recording waits for; a signal's handler may call it."""
+        self._spectra.hurry()
+
     def save(self) -> None:
         """Save the trained model (or its adapter) and its tokenizer into `model/`; else say why not."""
         why, state = saving.obstacle(self._model, together=self._lead is not None), None
@@ -389,6 +394,7 @@ class Session:
             "seconds": self._cost.seconds,
             "step_seconds": self._cost.step_seconds,
             "sweeps_skipped": self._spectra.skipped,
+            "skipped": [{"what": entry.what, "why": entry.why} for entry in self._left_out + self._spectra.left_at_end],
             "activation_tokens": self._activations.tokens if self._activations is not None else 0,
             "faults": dict(self.boundary.counts),
         }

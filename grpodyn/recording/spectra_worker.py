@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from grpodyn.recording.cost import thread_seconds
+from grpodyn.recording.patience import LOOK_SECONDS
 from grpodyn.spectra.lowrank import LowRank
 
 
@@ -25,8 +26,6 @@ class Weights:
 
 
 Matrix = Tensor | LowRank | Weights
-MEANWHILE_SECONDS = 20.0
-"""How often whoever waits for the thread does what has to be done meanwhile."""
 Key = TypeVar("Key")
 
 
@@ -69,16 +68,17 @@ class SpectraWorker(Generic[Key]):
             self._waiting_bytes += size
             self._changed.notify_all()
 
-    def wait(self, bytes_left: int = 0, meanwhile: Callable[[], None] | None = None) -> None:
-        """Return when at most `bytes_left` bytes are not done.
+    def wait(self, bytes_left: int = 0, lasts: Callable[[], bool] | None = None) -> bool:
+        """Return when at most `bytes_left` bytes are not done; whether that is so.
 
         Args:
             bytes_left: what may be left.
-            meanwhile: called now and then.
+            lasts: asked now and then whether to go on waiting; no end if not given.
         """
-        while not self._has_left(bytes_left, None if meanwhile is None else MEANWHILE_SECONDS):
-            if meanwhile is not None:
-                meanwhile()
+        while not self._has_left(bytes_left, None if lasts is None else LOOK_SECONDS):
+            if lasts is not None and not lasts():
+                return False
+        return True
 
     def _has_left(self, bytes_left: int, seconds: float | None) -> bool:
         with self._changed:
@@ -86,12 +86,23 @@ class SpectraWorker(Generic[Key]):
                 lambda: self._waiting_bytes <= bytes_left or not self._thread.is_alive(), seconds
             )
 
-    def close(self) -> None:
-        """Finish what is queued and end the thread."""
+    def drop(self) -> None:
+        """Forget what is queued; the matrix in hand is finished."""
+        with self._changed:
+            self._waiting_bytes -= sum(size for _, _, size in self._jobs)
+            self._jobs.clear()
+            self._changed.notify_all()
+
+    def close(self, seconds: float | None = None) -> None:
+        """Finish what is queued and end the thread.
+
+        Args:
+            seconds: how long to wait for it; a decomposition cannot be interrupted, and ends with the process.
+        """
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
-        self._thread.join()
+        self._thread.join(seconds)
 
     def _work(self, started: threading.Event) -> None:
         torch.set_num_threads(1)

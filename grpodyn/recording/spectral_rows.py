@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from grpodyn.naming.adapters import Unmeasured
 from grpodyn.naming.inventory import Inventory
 from grpodyn.probe import FloatArray, Need, SpectralChangeProbe, SpectralProbe
 from grpodyn.recording.boundary import Boundary
 from grpodyn.recording.candidates import candidates
 from grpodyn.recording.notes import Notes
+from grpodyn.recording.patience import Patience
 from grpodyn.recording.plan import Plan
 from grpodyn.recording.shard_lead import Lead
 from grpodyn.recording.spectra_worker import Matrix, Weights
@@ -53,8 +55,10 @@ class SpectralRows:
         self._writer = writer
         self._swept = -1
         matrices = candidates(plan, inventory, tracked, lead)
-        still_here = None if lead is None else lead.still_here
-        self._sweeps = Sweeps(matrices, plan.config.snapshot_limit, self._spectrum, self._emit, still_here)
+        self._patience = Patience(plan.config.final_seconds, None if lead is None else lead.still_here)
+        self._sweeps = Sweeps(matrices, plan.config.snapshot_limit, self._spectrum, self._emit, self._patience)
+        self.left_at_end: list[Unmeasured] = []
+        """What there was no time for at the last step."""
         self.matrices = len(matrices)
         """Matrices in a sweep."""
 
@@ -93,7 +97,18 @@ class SpectralRows:
             if not self._tracked.knows_step and any(Need.STEP in subject for subject in self._plan.subjects()):
                 why = "training ended at a step that was not known to be the last, and whose start was not kept"
                 self._notes.once(step, "no spectrum of the last update", why)
-            self._sweeps.finish(step)
+            self._leave(step, self._sweeps.finish(step))
+
+    def hurry(self) -> None:
+        """Leave only a few seconds for the last sweep. Does nothing else, for a signal's handler may call it."""
+        self._patience.hurry()
+
+    def _leave(self, step: int, lost: set[tuple[int, Subject]]) -> None:
+        if lost:
+            tensors = len({row for row, _ in lost})
+            entry = Unmeasured(f"spectra of {tensors} tensors at the last step", self._patience.reason)
+            self.left_at_end.append(entry)
+            self._writer.event(step, f"not recorded: {entry.what}", entry.why, matrices=len(lost))
 
     def close(self) -> None:
         """Write what has been measured of an unfinished sweep, and end the thread."""

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from grpodyn.probe import FloatArray, Need
+from grpodyn.recording.patience import Patience
 from grpodyn.recording.spectra_worker import Matrix, SpectraWorker
 from grpodyn.spectra.stacks import pooled, weighted_mean
 
 Subject = frozenset[Need]
 """What a matrix is, by the needs of the probes that look at it: W_t − W_0, or W_t − W_{t−1}."""
+
+
+_FIRST: Subject = frozenset({Need.DELTA})
+_OPEN_SHARE = 0.5
+"""Share of the patience that a sweep which is open at the end may use up."""
+_LAST_MATRIX_SECONDS = 5.0
+"""How long to wait for the matrix in hand once patience is over."""
 
 
 @dataclass(frozen=True)
@@ -52,19 +60,23 @@ class Sweep:
     """By row, the step at which its last matrix was copied."""
     values: dict[tuple[int, Subject], list[Found]] = field(default_factory=dict)
     """By row and subject, what was found of each of its matrices."""
+    in_hand: Counter[tuple[int, Subject]] = field(default_factory=Counter)
+    """By row and subject, the matrices that were taken and are not computed yet."""
 
     @property
     def complete(self) -> bool:
         """Whether every matrix has been taken and computed."""
         return not self.pending and self.done == self.taken
 
-    def cut(self) -> None:
-        """Give up what has not been taken, and with it the rows that it leaves in part."""
-        for candidate in self.pending:
-            self.values.pop((candidate.row, candidate.subject), None)
+    def cut(self) -> set[tuple[int, Subject]]:
+        """Give up what has not been computed, and with it the rows that it leaves in part; return these."""
+        lost = {(candidate.row, candidate.subject) for candidate in self.pending} | set(+self.in_hand)
+        for key in lost:
+            self.values.pop(key, None)
         self.pending.clear()
         rows = {row for row, _ in self.values}
         self.measured_step = {row: step for row, step in self.measured_step.items() if row in rows}
+        return lost
 
 
 class Sweeps:
@@ -75,7 +87,7 @@ class Sweeps:
         limit: bytes copied in a step, and bytes waiting at any time.
         compute: turns a matrix (or a stack) into values; runs on the worker's thread and must not raise.
         emit: receives each sweep that is done, on the training thread.
-        meanwhile: called now and then while the training thread waits for the worker.
+        patience: how long the training thread waits for the last sweep.
     """
 
     def __init__(
@@ -84,7 +96,7 @@ class Sweeps:
         limit: int,
         compute: Callable[[Candidate, Matrix], list[Found]],
         emit: Callable[[Sweep], None],
-        meanwhile: Callable[[], None] | None = None,
+        patience: Patience,
     ) -> None:
         self.skipped = 0
         """Sweeps that were due while an earlier one was still open."""
@@ -92,10 +104,11 @@ class Sweeps:
         self._limit = limit
         self._compute = compute
         self._emit = emit
-        self._meanwhile = meanwhile
+        self._patience = patience
+        self._gave_up = False
         self._open: Sweep | None = None
         self._lock = threading.Lock()
-        self._worker: SpectraWorker[Candidate] = SpectraWorker(self._work)
+        self._worker: SpectraWorker[tuple[Sweep, Candidate]] = SpectraWorker(self._work)
 
     @property
     def cpu_seconds(self) -> float:
@@ -119,49 +132,82 @@ class Sweeps:
         if due and self._open is None:
             self._open = Sweep(step, deque(c for c in self._candidates if c.subject in due))
         if self._open is not None:
-            self._take(self._open, step, wait=False)
+            self._take(self._open, step)
         return skipped
 
-    def finish(self, step: int) -> None:
-        """Measure every matrix at `step`, waiting for the worker; an open sweep is completed first."""
+    def finish(self, step: int) -> set[tuple[int, Subject]]:
+        """Measure every matrix at `step`, waiting for the worker; an open sweep is completed first.
+
+        Returns:
+            Rows, with their subjects, that patience did not last for.
+
+        Raises:
+            KeyboardInterrupt: whoever waits is interrupted; what has been measured is handed on first.
+        """
         self._hand_on()
+        self._patience.begin()
         if self._open is not None:
-            self._drain(self._open, step)
-        if self._candidates:
-            self._open = Sweep(step, deque(self._candidates))
-            self._drain(self._open, step)
+            self._drain(self._open, step, _OPEN_SHARE)
+        if not self._candidates:
+            return set()
+        self._open = Sweep(step, deque(in_turns(self._candidates)))
+        return self._drain(self._open, step)
 
     def close(self) -> None:
         """Hand on what has been measured of an open sweep, and end the worker."""
-        self._worker.close()
+        self._worker.close(_LAST_MATRIX_SECONDS if self._gave_up else None)
         if self._open is not None:
-            self._open.cut()
-            if self._open.values:
-                self._emit(self._open)
-        self._open = None
+            self._cut(self._open)
 
-    def _drain(self, sweep: Sweep, step: int) -> None:
-        self._take(sweep, step, wait=True)
-        self._worker.wait(meanwhile=self._meanwhile)
-        self._hand_on()
+    def _drain(self, sweep: Sweep, step: int, share: float = 1.0) -> set[tuple[int, Subject]]:
+        def lasts() -> bool:
+            done, all_of_it = sweep.done, sweep.taken + len(sweep.pending)
+            return self._patience.lasts(f"spectra of step {step}: {done} of {all_of_it} matrices", share)
 
-    def _take(self, sweep: Sweep, step: int, *, wait: bool) -> None:
+        complete = False
+        try:
+            complete = self._take(sweep, step, lasts) and self._worker.wait(lasts=lasts)
+        finally:
+            if not complete:
+                self._gave_up = True
+                self._worker.drop()
+                lost = self._cut(sweep)
+        if complete:
+            self._hand_on()
+            return set()
+        return lost
+
+    def _cut(self, sweep: Sweep) -> set[tuple[int, Subject]]:
+        with self._lock:
+            self._open = None
+            lost = sweep.cut()
+        if sweep.values:
+            self._emit(sweep)
+        return lost
+
+    def _take(self, sweep: Sweep, step: int, lasts: Callable[[], bool] | None = None) -> bool:
+        """Take matrices as far as they fit, or all of them while patience lasts; return whether it took all."""
         copied = 0
         while sweep.pending:
             size = sweep.pending[0].size
             # One matrix may be larger than the limit: it is taken alone.
-            if wait:
-                self._worker.wait(max(0, self._limit - size), self._meanwhile)
-            elif (copied and copied + size > self._limit) or self._worker.waiting_bytes > max(0, self._limit - size):
-                return
+            room = max(0, self._limit - size)
+            if lasts is not None:
+                if not (lasts() and self._worker.wait(room, lasts)):
+                    return False
+            elif (copied and copied + size > self._limit) or self._worker.waiting_bytes > room:
+                return False
             candidate = sweep.pending.popleft()
             matrix = candidate.snapshot()
             if matrix is None:
                 continue
             sweep.measured_step[candidate.row] = step
-            sweep.taken += 1
+            with self._lock:
+                sweep.taken += 1
+                sweep.in_hand[candidate.row, candidate.subject] += 1
             copied += size
-            self._worker.submit(candidate, matrix, size)
+            self._worker.submit((sweep, candidate), matrix, size)
+        return True
 
     def _hand_on(self) -> None:
         if self._open is None:
@@ -173,13 +219,29 @@ class Sweeps:
             if sweep.values:
                 self._emit(sweep)
 
-    def _work(self, candidate: Candidate, matrix: Matrix) -> None:
+    def _work(self, job: tuple[Sweep, Candidate], matrix: Matrix) -> None:
+        sweep, candidate = job
         found = self._compute(candidate, matrix)
-        # Jobs are done in order and a sweep is handed on only when all of its jobs are: the open one is theirs.
+        key = candidate.row, candidate.subject
         with self._lock:
-            if self._open is not None:
-                self._open.values.setdefault((candidate.row, candidate.subject), []).extend(found)
-                self._open.done += 1
+            # What was in hand when its sweep was cut belongs to none.
+            if sweep is self._open:
+                sweep.values.setdefault(key, []).extend(found)
+                sweep.in_hand[key] -= 1
+                sweep.done += 1
+
+
+def in_turns(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return candidates in an order of which every beginning is spread over the whole model.
+
+    The displacement comes before what else is asked for, and the matrices of a stack stay together.
+    """
+    subjects = sorted({candidate.subject for candidate in candidates}, key=lambda own: (own != _FIRST, sorted(own)))
+    rows = sorted({candidate.row for candidate in candidates})
+    bits = max(1, (len(rows) - 1).bit_length())
+    # Places in the order of their reversed bits: 0, the middle, the quarters, the eighths …
+    turns = {row: int(f"{place:0{bits}b}"[::-1], 2) for place, row in enumerate(rows)}
+    return sorted(candidates, key=lambda own: (subjects.index(own.subject), turns[own.row]))
 
 
 def column(sweep: Sweep, name: str, subject: Subject, rows: int, k: int | None) -> FloatArray:

@@ -84,6 +84,7 @@ def train(config: RunConfig, run_dir: Path, display: Display, *, resume: bool = 
     with StopOnSignal() as stop, _log_shown(display), quiet_libraries():
         asking = [checkpoints.CheckpointClock(), stop]
         training = build_trainer(config, run_dir, append=resume, before_recorder=asking)
+        stop.then = training.recorder.hurry
         if resume:
             _prepare_to_go_on(config, training, run_dir, checkpoint, display)
         if config.evaluate is not None and training.held_out is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -21,6 +22,8 @@ class StopOnSignal(TrainerCallback):  # type: ignore[misc]  # transformers has n
 
     def __init__(self) -> None:
         self.asked = False
+        self.then: Callable[[], None] = _nothing
+        """What the first signal does besides, inside its handler."""
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -45,9 +48,14 @@ class StopOnSignal(TrainerCallback):  # type: ignore[misc]  # transformers has n
         self.asked = True
         # Not print: the signal may have come in the middle of a print.
         os.write(2, _FIRST)
+        self.then()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Ask the trainer to save and to stop."""
         if self.asked:
             control.should_save = args.save_strategy != "no"
             control.should_training_stop = True
+
+
+def _nothing() -> None:
+    """Leave it at the flag."""

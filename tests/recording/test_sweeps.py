@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 
 import numpy as np
+import pytest
 import torch
 
 from grpodyn.probe import Need
+from grpodyn.recording.patience import HURRIED_SECONDS, Patience
 from grpodyn.recording.spectra_worker import SpectraWorker
-from grpodyn.recording.sweeps import Candidate, Found, Sweeps, column
+from grpodyn.recording.sweeps import Candidate, Found, Sweeps, column, in_turns
 
 DELTA = frozenset({Need.DELTA})
 
@@ -24,7 +26,8 @@ class Bench:
         self.emitted = []
         self.peak = 0
         candidates = [Candidate(row, 100, self._snapshot, DELTA) for row in range(matrices)]
-        self.sweeps = Sweeps(candidates, limit, self._compute, self.emitted.append)
+        self.patience = Patience(60.0)
+        self.sweeps = Sweeps(candidates, limit, self._compute, self.emitted.append, self.patience)
 
     def _snapshot(self):
         self.peak = max(self.peak, self.sweeps._worker.waiting_bytes + 100)
@@ -105,6 +108,112 @@ def test_the_last_step_is_complete_and_an_open_sweep_is_completed_first():
     assert bench.peak <= 200
     bench.sweeps.close()
     assert len(bench.emitted) == 2
+
+
+class Clock:
+    """Time that passes with each look at it."""
+
+    def __init__(self, seconds: float) -> None:
+        self.now, self._seconds = 0.0, seconds
+
+    def __call__(self) -> float:
+        self.now += self._seconds
+        return self.now
+
+
+def test_what_there_is_no_time_for_is_left_out_and_named():
+    """The worker is held in the third matrix: two rows are known, and no thread waits for the others."""
+    bench = Bench(6, limit=200)
+    held = threading.Event()
+    compute = bench.sweeps._compute
+
+    def slow(candidate, matrix):
+        if candidate.row == 1:
+            held.wait()
+        return compute(candidate, matrix)
+
+    bench.sweeps._compute = slow
+    bench.sweeps._candidates = (
+        bench.sweeps._candidates[:1] + bench.sweeps._candidates[2:] + bench.sweeps._candidates[1:2]
+    )
+    bench.patience._clock = Clock(8.0)
+    bench.step = 9
+    lost = bench.sweeps.finish(9)
+    assert (1, DELTA) in lost
+    (sweep,) = bench.emitted
+    assert sweep.step == 9
+    assert set(sweep.values) | lost == {(row, DELTA) for row in range(6)}
+    assert not set(sweep.values) & lost
+    assert set(sweep.measured_step) == {row for row, _ in sweep.values}
+    assert bench.sweeps._worker.waiting_bytes <= 100
+    held.set()
+    bench.sweeps.close()
+    assert len(bench.emitted) == 1, "what came too late belongs to no sweep"
+
+
+def test_no_time_at_all_measures_nothing_and_waits_for_nothing():
+    bench = Bench(3, limit=1000)
+    bench.patience.seconds = 0.0
+    assert bench.sweeps.finish(1) == {(row, DELTA) for row in range(3)}
+    bench.sweeps.close()
+    assert bench.emitted == []
+
+
+def test_an_interrupt_passes_on_and_what_was_measured_is_handed_on():
+    bench = Bench(4, limit=100)
+
+    def interrupted(what: str, share: float = 1.0) -> bool:
+        if what.startswith("spectra of step 2: 2 of 4"):
+            raise KeyboardInterrupt
+        return True
+
+    bench.patience.lasts = interrupted
+    bench.step = 2
+    with pytest.raises(KeyboardInterrupt):
+        bench.sweeps.finish(2)
+    bench.sweeps.close()
+    (sweep,) = bench.emitted
+    assert len(sweep.values) == 2
+
+
+def test_a_stop_leaves_seconds_of_minutes():
+    clock = Clock(0.0)
+    patience = Patience(120.0, clock=clock)
+    patience.begin()
+    clock.now = 50.0
+    assert patience.lasts("spectra")
+    patience.hurry()
+    assert patience.lasts("spectra")
+    clock.now += HURRIED_SECONDS
+    assert not patience.lasts("spectra")
+    assert "stop was asked for" in patience.reason
+    assert "final_seconds (120)" in patience.reason
+
+
+def test_long_waits_say_what_they_wait_for(caplog):
+    clock, called = Clock(0.0), []
+    patience = Patience(120.0, lambda: called.append(clock.now), clock)
+    with caplog.at_level("INFO", logger="grpodyn"):
+        for clock.now in range(0, 60, 5):
+            patience.lasts("spectra of step 9: 3 of 40 matrices")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"spectra of step 9: 3 of 40 matrices, {second} s of at most 120" for second in (15, 30, 45)
+    ]
+    assert called == [20, 40]
+
+
+def test_every_beginning_of_the_last_sweep_is_spread_over_the_model():
+    step = frozenset({Need.STEP})
+    rows = [row for row in range(0, 24, 2) for _ in range(2)]
+    candidates = [Candidate(row, 1, torch.Tensor, subject) for subject in (step, DELTA) for row in rows]
+    order = in_turns(candidates)
+    assert [own.subject for own in order] == [DELTA] * 24 + [step] * 24
+    firsts = [own.row for own in order[:24:2]]
+    assert firsts == [own.row for own in order[1:24:2]], "the matrices of a stack stay together"
+    assert sorted(firsts) == list(range(0, 24, 2))
+    for taken in (4, 6, 8):
+        gaps = np.diff([*sorted(firsts[:taken]), 24])
+        assert gaps.max() <= 24 / taken * 2
 
 
 def test_closing_hands_on_what_was_measured():
