@@ -44,12 +44,16 @@ class Box:
         block = Box((length, *self.whole[1:]), (begin - first, *self.start[1:]), (end - begin, *self.shape[1:]))
         return block, taken
 
+    def of(self, whole: Tensor) -> Tensor:
+        """Return the part's values of a contiguous whole tensor, of any shape, as a view of it."""
+        part = whole.view(self.whole)
+        for dim, (start, length) in enumerate(zip(self.start, self.shape, strict=True)):
+            part = part.narrow(dim, start, length)
+        return part
+
     def put(self, values: Tensor, whole: Tensor) -> None:
         """Write the part's values, of any shape, to their place in a contiguous whole tensor, of any shape."""
-        target = whole.view(self.whole)
-        for dim, (start, length) in enumerate(zip(self.start, self.shape, strict=True)):
-            target = target.narrow(dim, start, length)
-        target.copy_(values.reshape(self.shape))
+        self.of(whole).copy_(values.reshape(self.shape))
 
     def inside(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """Return which of some elements of the whole lie in the part, and where they lie in it.

@@ -16,10 +16,10 @@ from grpodyn.recording.optimizers import IntendedSteps
 from grpodyn.recording.plan import Plan
 from grpodyn.recording.probe_values import frozen_squares
 from grpodyn.recording.ranks import Answers, Ranks, Task
-from grpodyn.recording.reference import copy_shares
 from grpodyn.recording.saving import whole_state
 from grpodyn.recording.shard_forwards import join_forward
 from grpodyn.recording.shard_gathering import Gathering
+from grpodyn.recording.shard_reference import establish_shares
 from grpodyn.recording.shard_sums import added, added_frozen
 from grpodyn.trace.manifest import RunStatus
 
@@ -48,8 +48,8 @@ class Follower:
         self._inventory = select(take_inventory(start.model, ranks.shares), config.only, config.skip)
         self.names = [info.name for info in self._inventory.infos]
         """Entries of the tensor axis."""
-        stored = self._inventory.stored
-        reference = copy_shares(stored, config.base_limit, ranks.size, start_step=start.step)
+        stored, model_config = self._inventory.stored, getattr(start.model, "config", None)
+        reference = establish_shares(stored, model_config, config.base_limit, ranks.size, start_step=start.step)
         self._measurement = Measurement(
             self._inventory, reference, start.optimizer, self._plan.needs(), config.copy_limit
         )

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from grpodyn.naming.adapters import Unmeasured
 from grpodyn.naming.canonical import canonical_name
 from grpodyn.naming.inventory import Stored
-from grpodyn.naming.shards import local
 from grpodyn.recording.checkpoint_files import CheckpointFiles, folder_of
 from grpodyn.recording.pieces import Piece
 
@@ -67,7 +66,7 @@ def establish(
         OSError: `base/` cannot be written.
     """
     tensors: list[Tensor | None] = [None] * len(stored)
-    facts: dict[str, Any] = {"step": start_step, "path": None, "revision": None, "dtype": _dtypes(stored)}
+    facts: dict[str, Any] = {"step": start_step, "path": None, "revision": None, "dtype": dtypes(stored)}
     counts = {"checkpoint": 0, "reference_model": 0, "base": 0}
     place = folder_of(model_config)
     if place is not None:
@@ -96,31 +95,6 @@ def establish(
     facts["tensors"] = {source: count for source, count in counts.items() if count}
     facts["fingerprint"] = _fingerprint(stored, tensors)
     return Reference(tensors, facts, unmeasured)
-
-
-def copy_shares(stored: Sequence[Stored], limit: int, ranks: int, *, start_step: int) -> Reference:
-    """Copy this rank's part of every W_0 into its memory: no file holds the parts as they are split.
-
-    Args:
-        stored: the trained tensors, with their live values.
-        limit: bytes that a rank may hold on average, so that all ranks decide alike.
-        ranks: among how many the model is split.
-        start_step: step at which recording starts.
-    """
-    facts: dict[str, Any] = {"step": start_step, "path": None, "revision": None, "dtype": _dtypes(stored)}
-    size = sum(e.info.rows * e.info.cols * e.info.matrices * e.parameter.element_size() for e in stored) // ranks
-    if size > limit:
-        why = f"a copy takes {size >> 20} MB of each rank, more than record.base_limit ({limit >> 20} MB)"
-        lost = [Unmeasured(f"displacement of {len(stored)} tensors", why)]
-        return Reference([None] * len(stored), facts | {"source": "none", "tensors": {}}, lost)
-    copies: list[Tensor | None] = [local(e.parameter).detach().to("cpu", copy=True) for e in stored]
-    return Reference(copies, facts | {"source": "memory", "tensors": {"memory": len(stored)}})
-
-
-def lost_shares(stored: Sequence[Stored], facts: Mapping[str, Any]) -> Reference:
-    """Return that W_0 is not known any more: the ranks of the run's first segment held it in their memory."""
-    why = "the starting weights of a sharded model are held in the memory of its ranks, and the run was resumed"
-    return Reference([None] * len(stored), dict(facts), [Unmeasured("displacement of all tensors", why)])
 
 
 def reopen(
@@ -199,7 +173,8 @@ def _save(stored: Sequence[Stored], folder: Path) -> None:
     partial.replace(folder / _BASE_FILE)
 
 
-def _dtypes(stored: Sequence[Stored]) -> str | None:
+def dtypes(stored: Sequence[Stored]) -> str | None:
+    """Return the dtypes of the trained tensors, for the manifest."""
     return ", ".join(sorted({entry.info.dtype for entry in stored})) or None
 
 

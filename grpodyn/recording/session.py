@@ -29,7 +29,7 @@ from grpodyn.recording.opening import Start, announcement, left_out, manifest_fi
 from grpodyn.recording.optimizers import IntendedSteps
 from grpodyn.recording.plan import Plan, map_layers
 from grpodyn.recording.ranks import Ranks, Task
-from grpodyn.recording.reference import Reference, establish, reopen
+from grpodyn.recording.reference import BASE_FOLDER, Reference, establish, reopen
 from grpodyn.recording.rollouts import RolloutHooks, Rollouts, reward_names
 from grpodyn.recording.shard_lead import Lead
 from grpodyn.recording.shard_reference import establish_shares, lost_shares
@@ -152,25 +152,26 @@ class Session:
 
     def _starting_weights(self, config: RecordConfig, start: Start) -> Reference:
         earlier = self.writer.manifest.reference if self._resumed else None
-        stored = self._inventory.stored
+        stored, model_config = self._inventory.stored, getattr(start.model, "config", None)
         if self._ranks is not None:
             if earlier is not None:
                 return lost_shares(stored, earlier)
-            return copy_shares(stored, config.base_limit, self._ranks.size, start_step=start.step)
+            size = self._ranks.size
+            return establish_shares(stored, model_config, config.base_limit, size, start_step=start.step)
         # TRL can let its reference model follow the trained one.
         follows = bool(getattr(start.args, "sync_ref_model", False))
         other = None if follows else getattr(start.trainer, "ref_model", None)
         if earlier is not None:
             return reopen(stored, other, self.run_dir, earlier)
-        model_config = getattr(start.model, "config", None)
         return establish(stored, model_config, other, self.run_dir, config.base_limit, start_step=start.step)
 
     def _watched(self, config: RecordConfig, start: Start) -> Activations:
         prompts, limit = config.activation_prompts, config.activation_limit
         together = None if self._lead is None else self._lead.forward
-        watched = Activations(start.model, self._layers, self._tokenizer, prompts, limit, together)
-        if self._resumed and watched.unavailable is None:
-            watched.unavailable = "the run was resumed, and what the blocks returned before its first update is gone"
+        file = self.run_dir / BASE_FOLDER / "activations.safetensors"
+        watched = Activations(start.model, self._layers, self._tokenizer, prompts, limit, together, file)
+        if self._resumed:
+            watched.restore()
         return watched
 
     def _background_seconds(self) -> float:

@@ -32,7 +32,7 @@ def two_more(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     said = trained(
         folder,
         2,
-        *("ddp", "ddp-plain", "fsdp1", "fsdp1-plain", "fsdp1-lora", "fsdp2-slowly"),
+        *("ddp", "ddp-plain", "fsdp1", "fsdp1-plain", "fsdp1-lora", "fsdp2-slowly", "fsdp2-mapped", "fsdp1-mapped"),
         *("fsdp2-before", "fsdp2-after", "fsdp2-first", "fsdp2-probe", "fsdp2-spectrum", "fsdp2-lora-factors"),
         *("fsdp2-saved", "fsdp2-lora-saved", "fsdp1-saved", "fsdp1-lora-saved", "ddp-saved"),
         *("zero3", "zero3-absent", "zero3-wrong", "zero3-saved"),

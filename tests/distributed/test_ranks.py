@@ -80,6 +80,16 @@ def test_shards_that_are_repeated_count_once(tmp_path: Path, alone: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("way", ["fsdp2-mapped", "fsdp1-mapped"])
+def test_each_rank_reads_its_part_of_the_checkpoint(two_more: tuple[Path, str], alone: Path, way: str):
+    recorded = read(two_more[0], way)
+    check_every_probe(recorded, read(alone, "one"))
+    assert recorded.manifest.reference["source"] == "checkpoint"
+    assert recorded.manifest.reference["path"].endswith("/base")
+    assert list(recorded.manifest.reference["sha256"]) == ["model.safetensors"]
+
+
+@pytest.mark.slow
 def test_matrices_that_do_not_fit_are_taken_at_later_steps(two_more: tuple[Path, str], alone: Path):
     recorded, one = read(two_more[0], "fsdp2-slowly"), read(alone, "one")
     assert faults(recorded) == [(2, "spectral sweep skipped")]

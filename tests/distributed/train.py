@@ -49,7 +49,7 @@ class Tokenizer:
         (folder / "tokenizer.txt").write_text("one token to a letter")
 
 
-def build(way: str) -> Any:
+def build(way: str, folder: Path) -> Any:
     torch.manual_seed(0)
     config = GPT2Config(
         vocab_size=22,
@@ -67,6 +67,11 @@ def build(way: str) -> Any:
     )
     # Float64 all through, loss and norms too: how the ranks' gradients are added makes no difference that matters.
     model = GPT2LMHeadModel(config).double()
+    if way.endswith("-mapped"):
+        if dist.get_rank() == 0:
+            model.save_pretrained(folder / "base")
+        dist.barrier()
+        model = GPT2LMHeadModel.from_pretrained(folder / "base", dtype=torch.float64).train()
     if "lora" in way.split("-"):
         adapter = LoraConfig(r=2, target_modules=["c_attn", "c_fc"], fan_in_fan_out=True)
         model = get_peft_model(model, adapter)
@@ -143,6 +148,8 @@ def loss_of(model: Any, sentences: Tensor) -> Tensor:
 def recorder_of(folder: Path, way: str, rank: int) -> Recorder:
     # A matrix at a time: the others of a sweep are taken at later steps.
     limit = {"snapshot_limit": 1} if way.endswith("-slowly") else {}
+    # Not one byte of W_0 in memory.
+    limit |= {"base_limit": 0} if way.endswith("-mapped") else {}
     config = RecordConfig(preset="full", activation_prompts=["one", "three"], **limit)
     return Recorder(folder / way / f"rank{rank}", config, save_model=way.endswith("-saved"))
 
@@ -152,7 +159,9 @@ def train_partitions(folder: Path, way: str, sentences: Tensor) -> None:
     there = nullcontext() if way.endswith("-absent") else stand_in.installed(is_wrong=way.endswith("-wrong"))
     with there:
         recorder = recorder_of(folder, way, dist.get_rank())
-        stand_in.train(build(way), recorder, Tokenizer(), lambda model: loss_of(model, sentences), STEPS, OPTIMIZER)
+        stand_in.train(
+            build(way, folder), recorder, Tokenizer(), lambda model: loss_of(model, sentences), STEPS, OPTIMIZER
+        )
 
 
 def train(folder: Path, way: str) -> None:
@@ -162,7 +171,7 @@ def train(folder: Path, way: str) -> None:
     if way.startswith("zero3"):
         train_partitions(folder, way, sentences.chunk(world)[rank])
         return
-    model = spread(build(way), way)
+    model = spread(build(way, folder), way)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], **OPTIMIZER)
     recorder = None
     if way.endswith("-alone"):
