@@ -176,5 +176,4 @@ def skill_gain(
     wanted = token_entropy(tuned, tokenizer, prompts, 1.0, **sampling)
     match = match_temperature(base, tokenizer, prompts, wanted, **sampling)
     of_base = held_out_accuracy(base, tokenizer, examples, [*temperatures, match.temperature])
-    # The best temperature stays the best of the grid that other reports use.
     return SkillGain(of_base, held_out_accuracy(tuned, tokenizer, examples, temperatures), match)

@@ -51,7 +51,7 @@ def token_entropy(
         raise ConfigError(f"temperature {temperature} must be > 0; greedy decoding has no entropy")
     if min(max_new_tokens, samples, batch_size) < 1:
         raise ConfigError(f"{max_new_tokens=}, {samples=} and {batch_size=} must be at least 1")
-    ends = torch.tensor(end_tokens(model, tokenizer), device=model.device)
+    ends = end_tokens(model, tokenizer)
     asked = [prompt for prompt in prompts for _ in range(samples)]
     devices = [model.device] if model.device.type == "cuda" else []
     total, tokens = 0.0, 0
@@ -75,34 +75,39 @@ def _padded(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str], device: 
     return ids, attention
 
 
+class _Entropies:
+    """A logits processor that divides by the temperature and keeps the entropy of every step: (n,) each."""
+
+    def __init__(self, temperature: float) -> None:
+        self._temperature = temperature
+        self.by_step: list[torch.Tensor] = []
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        scores = scores.float() / self._temperature
+        log_p = scores.log_softmax(-1)
+        # 0 · ln 0 is 0, but exp(−inf) · −inf is nan.
+        self.by_step.append(-(log_p.exp() * log_p).nan_to_num(0.0).sum(-1))
+        return scores
+
+
 def _sampled_entropy(
-    model: Any,
-    ids: torch.Tensor,
-    attention: torch.Tensor,
-    temperature: float,
-    ends: torch.Tensor,
-    max_new_tokens: int,
+    model: Any, ids: torch.Tensor, attention: torch.Tensor, temperature: float, ends: list[int], max_new_tokens: int
 ) -> tuple[float, int]:
     """Return the summed entropy of one batch's completions, and the number of their tokens."""
     import torch
+    from transformers import GenerationConfig, LogitsProcessorList
 
-    alive = torch.ones(len(ids), dtype=torch.bool, device=ids.device)
-    positions = (attention.cumsum(1) - 1).clamp(min=0)
-    cache, total, tokens = None, 0.0, 0
-    for _ in range(max_new_tokens):
-        out = model(
-            input_ids=ids, attention_mask=attention, position_ids=positions, past_key_values=cache, use_cache=True
-        )
-        cache = out.past_key_values
-        log_p = (out.logits[:, -1].float() / temperature).log_softmax(-1)
-        # 0 · ln 0 is 0, but exp(−inf) · −inf is nan.
-        entropy = -(log_p.exp() * log_p).nan_to_num(0.0).sum(-1)
-        total += float(entropy[alive].double().sum())
-        tokens += int(alive.sum())
-        drawn = torch.multinomial(log_p.exp(), 1)
-        alive &= ~torch.isin(drawn[:, 0], ends)
-        if not alive.any():
-            break
-        ids, positions = drawn, positions[:, -1:] + 1
-        attention = torch.cat([attention, torch.ones_like(drawn)], dim=1)
-    return total, tokens
+    entropies = _Entropies(temperature)
+    out = model.generate(
+        input_ids=ids,
+        attention_mask=attention,
+        logits_processor=LogitsProcessorList([entropies]),
+        generation_config=GenerationConfig(
+            do_sample=True, top_k=0, top_p=1.0, eos_token_id=ends, pad_token_id=ends[0], max_new_tokens=max_new_tokens
+        ),
+    )
+    ended = torch.isin(out[:, ids.shape[1] :], torch.tensor(ends, device=out.device)).cumsum(1)
+    # (n, steps): a token counts if no end came before it.
+    counts = torch.cat([torch.ones_like(ended[:, :1]), 1 - ended[:, :-1].clamp(max=1)], dim=1)
+    each = torch.stack(entropies.by_step, dim=1).double()
+    return float((each * counts).sum()), int(counts.sum())

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -26,3 +28,15 @@ def toy_model():
     with torch.random.fork_rng():
         torch.manual_seed(11)  # a seed whose greedy completions differ and mostly end
         return Qwen3ForCausalLM(config).eval()
+
+
+@pytest.fixture
+def two_sided_model(toy_model):
+    """Every next token, whatever came before: <eos> 0, a ln 4, b 0, pad and unk −inf, as far as float32 goes."""
+
+    class Constant(torch.nn.Module):
+        def forward(self, hidden):
+            return torch.tensor([-1e9, 0.0, -1e9, math.log(4), 0.0]).expand(*hidden.shape[:-1], 5)
+
+    toy_model.lm_head = Constant()
+    return toy_model

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import math
-
 import pytest
-import torch
 
 from grpodyn.evaluation import (
     HeldOutAccuracy,
@@ -12,18 +9,6 @@ from grpodyn.evaluation import (
     held_out_accuracy,
 )
 from grpodyn.tasks import Examples
-
-
-@pytest.fixture
-def two_sided_model(toy_model):
-    """Every next token, whatever came before: <eos> 0, a ln 4, b 0, pad and unk −inf, as far as float32 goes."""
-
-    class Constant(torch.nn.Module):
-        def forward(self, hidden):
-            return torch.tensor([-1e9, 0.0, -1e9, math.log(4), 0.0]).expand(*hidden.shape[:-1], 5)
-
-    toy_model.lm_head = Constant()
-    return toy_model
 
 
 def test_golden(two_sided_model, toy_tokenizer):
