@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from grpodyn import registry
+from grpodyn.recording.loop import Loop
 from tests.distributed.comparing import GROUPS, check_equal, faults, read
-
-pytestmark = pytest.mark.slow
 
 NOT_UNDER_ZERO3 = {
     "grad_norm": "the engine clears gradients before a callback runs",
@@ -22,6 +22,7 @@ NOT_UNDER_ZERO3 = {
 """Probes that have no values there, and why."""
 
 
+@pytest.mark.slow
 def test_a13_partitions_are_measured_as_one_process_would(two_more: tuple[Path, str], alone: Path):
     """A13: parameters are of size 0, and gathering on the first rank alone would hang."""
     recorded, one = read(two_more[0], "zero3"), read(alone, "one")
@@ -36,6 +37,7 @@ def test_a13_partitions_are_measured_as_one_process_would(two_more: tuple[Path, 
     assert "a forward of one rank alone would wait" in skipped["activation_shift"]
 
 
+@pytest.mark.slow
 def test_a12_gradients_that_no_event_shows_are_nan_with_the_reason(two_more: tuple[Path, str]):
     """A12: by the time that a callback runs, the engine has stepped and cleared them."""
     recorded = read(two_more[0], "zero3")
@@ -46,6 +48,7 @@ def test_a12_gradients_that_no_event_shows_are_nan_with_the_reason(two_more: tup
     assert (recorded.tensors["update_norm"].values[:, recorded.tensors.kind.values == "linear"] > 0).all()
 
 
+@pytest.mark.slow
 def test_a13_without_the_package_nothing_is_a_zero(two_more: tuple[Path, str]):
     recorded = read(two_more[0], "zero3-absent")
     assert recorded.status == "finished"
@@ -57,6 +60,14 @@ def test_a13_without_the_package_nothing_is_a_zero(two_more: tuple[Path, str]):
     assert recorded.metrics["values"].sizes["row"] == 3
 
 
+def test_an_optimizer_of_deepspeed_is_not_hooked() -> None:
+    """Its weights change after the optimizer inside has stepped: each update would pass for 0."""
+    optimizer = type("DeepSpeedZeroOptimizer", (), {"__module__": "deepspeed.runtime.zero.stage3"})()
+    with pytest.raises(AttributeError, match="train with a Trainer"):
+        Loop(torch.nn.Linear(1, 1), 0, lambda where, action: None).watch(optimizer)
+
+
+@pytest.mark.slow
 def test_partitions_that_are_not_what_they_are_taken_for_are_refused(two_more: tuple[Path, str]):
     """Each is held against the whole that DeepSpeed gathers, before anything is read from it."""
     folder, said = two_more
