@@ -14,7 +14,8 @@ _VERL = re.compile(r"(?:^|\s)step:(\d+)((?: - \S+?:\S+)+)")
 _NUMBER = r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b"
 _PAIR = re.compile(rf"([A-Za-z_][\w./@-]*)\s*=\s*({_NUMBER})", re.I)
 _COLON = re.compile(rf"([A-Za-z_][\w./@ -]*?)\s*:\s*({_NUMBER})(?=\s*(?:[|,;]|$))", re.I)
-_OF_TOTAL = re.compile(r"(?<![\w.])(\d+)/(\d+)(?![\w.])")
+# Epochs stand in brackets (`Train epoch [1/1]`), steps do not.
+_OF_TOTAL = re.compile(r"(?<![\w.\[])(\d+)/(\d+)(?![\w.\]])")
 _STEP_WORD = re.compile(r"\b(?:global[_ ])?(?:step|iter(?:ation)?)\s*[:=#]?\s*(\d+)", re.I)
 # A line of `key=value` counts as a row only if it speaks of training: configs are printed that way too.
 _TELLING = ("reward", "loss", "kl", "entropy", "grad", "rm", "pg")

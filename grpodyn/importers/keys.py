@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 
 CANONICAL = frozenset(
     {
@@ -102,6 +102,8 @@ class Names:
     """Keys that no trainer known here writes; kept under their own names."""
 
 
+# A log asks for the same few names in every row.
+@lru_cache(maxsize=8192)
 def tidy(key: str) -> str:
     """Return a key without what trackers and tables put around it.
 
@@ -112,6 +114,7 @@ def tidy(key: str) -> str:
     return plain.removeprefix("train/") if plain not in ("train/global_step",) else plain
 
 
+@lru_cache(maxsize=8192)
 def is_evaluation(key: str) -> bool:
     """Return whether a key is of a held-out evaluation.
 
@@ -121,7 +124,7 @@ def is_evaluation(key: str) -> bool:
     return _EVALUATION.match(tidy(key)) is not None
 
 
-@cache
+@lru_cache(maxsize=8192)
 def is_resolved(key: str) -> bool:
     """Return whether a key has a canonical name, or is of an evaluation."""
     plain = tidy(key)
@@ -144,7 +147,7 @@ def names_of(keys: Iterable[str]) -> Names:
     ('reward', 'critic/rewards/mean', ('my_metric',))
     """
     # A key that every trainer writes under its canonical name outranks an alias.
-    claims: dict[str, tuple[int, str, bool]] = {}
+    claims: dict[str, tuple[tuple[int, bool], str, bool]] = {}
     own: dict[str, str] = {}
     unresolved: list[str] = []
     for key in dict.fromkeys(keys):
@@ -155,8 +158,9 @@ def names_of(keys: Iterable[str]) -> Names:
             if not _is_known(plain):
                 unresolved.append(key)
             continue
-        if name not in claims or place < claims[name][0]:
-            claims[name] = (place, key, complement)
+        rank = (place, key != name)
+        if name not in claims or rank < claims[name][0]:
+            claims[name] = (rank, key, complement)
     winners = {key: (name, complement) for name, (_, key, complement) in claims.items()}
     taken = {name for name, _ in winners.values()}
     canonical: dict[str, str] = {}

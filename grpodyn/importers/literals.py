@@ -84,6 +84,8 @@ class _Reader:
         if self._text[at : at + 1] != "(" or depth >= _DEEPEST:
             raise ValueError(f"{name!r} is no literal")
         value, end = self.value(at + 1, depth + 1)
+        if not isinstance(value, int | float):
+            raise ValueError(f"{name}(…) does not stand for a number")
         # What follows the value is about it: `dtype=float32`, `device='cuda:0'`.
         while True:
             _, mark, end = self._next(end)

@@ -18,6 +18,9 @@ _BETWEEN = " - "
 _ENVELOPE = ("__MIN", "__MAX")
 _STEPS = frozenset({*STEP_KEYS, "epoch"})
 _RULE = re.compile(r"^[\s|:+=-]+$")
+# What stands in printed values and not in names: a line of them has commas too.
+_NOT_IN_NAMES = frozenset("{}[]'\"=")
+_LONGEST_NAME = 200
 # A field may hold a sampled text.
 _LONGEST_FIELD = 1 << 26
 
@@ -70,6 +73,8 @@ def _cells(text: str) -> list[list[str]] | None:
 
 def _is_header(cells: Sequence[str]) -> bool:
     named = [cell for cell in cells if cell]
+    if any(len(cell) > _LONGEST_NAME or set(cell) & _NOT_IN_NAMES for cell in named):
+        return False
     return bool(named) and all(number(cell) is None for cell in named) and any(_is_known(cell) for cell in named)
 
 
