@@ -7,6 +7,7 @@ its hooks away again. It runs on this rank alone, so a model whose layers are sp
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from grpodyn.naming.inventory import sharding
 from grpodyn.probe import Need
 from grpodyn.recording.plain_forward import plain_forward
 from grpodyn.recording.plan import LayerMap
+from grpodyn.recording.start_activations import load_start, save_start
 from grpodyn.spectra.norms import squared_norm
 
 PROMPTS = 4
@@ -35,6 +37,7 @@ class Activations:
         prompts: texts; None for the first prompts of the first generation batch.
         limit: bytes of h_0 (float32, on the CPU); what does not fit is cut off the prompts.
         together: lets the other ranks run the model on the same inputs, where it is split among them; tells if they do.
+        file: takes h_0, so that a resumed training can be compared with its first start; None keeps it in memory alone.
     """
 
     def __init__(
@@ -45,8 +48,11 @@ class Activations:
         prompts: Sequence[str] | None,
         limit: int,
         together: Callable[[dict[str, Tensor]], bool] | None = None,
+        file: Path | None = None,
     ) -> None:
         self._model = _bare(model)
+        self._file = file
+        self._names = [f"{stack}.{layer}" for stack, layer in zip(layers.stacks, layers.layers, strict=True)]
         self._together = together
         self._layers = len(layers.layers)
         self._blocks = _blocks(self._model, layers)
@@ -76,6 +82,20 @@ class Activations:
         self._inputs = self._encoded(self._prompts)
         self._forward(self._keep)
         self.unavailable = None if self._start else "no block of the model returned one vector per token"
+        if self._file is not None and self._start:
+            save_start(self._file, self._inputs, {self._names[layer]: own for layer, own in self._start.items()})
+
+    def restore(self) -> None:
+        """Take h_0 of the run's first segment from its file: a resumed training begins with other weights."""
+        if self.unavailable is not None:
+            return
+        kept = None if self._file is None else load_start(self._file)
+        if kept is None:
+            self.unavailable = "the run was resumed, and what the blocks returned before its first update was not kept"
+            return
+        device = next(self._model.parameters()).device
+        self._inputs = {name: values.to(device) for name, values in kept.inputs.items()}
+        self._start = {layer: kept.blocks[name] for layer, name in enumerate(self._names) if name in kept.blocks}
 
     def sums(self) -> dict[Need, Tensor]:
         """Return Σ‖h − h_0‖² and Σ‖h_0‖² over tokens, float64 of shape (layers,); nan for what cannot be measured."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file
 from transformers import TrainerCallback
 
 from grpodyn import Recorder, open_run
@@ -187,14 +188,39 @@ def test_repeated_prompts_count_once(make_model, tokenizer):
     assert found._prompts == ["1+1=", "2+2=", "0+3=", "1+3="]
 
 
-@pytest.mark.slow
-def test_a_resumed_run_has_no_shift_and_says_why(tmp_path: Path, make_trainer):
-    config = RecordConfig(probes=["activation_shift", "delta_norm"])
+def resume_once(tmp_path: Path, make_trainer, between) -> tuple[Copies, object]:
+    """Train two steps, do something, go on to four; return the copies of both parts and the run."""
+    config = RecordConfig(probes=["activation_shift", "delta_norm"], every={"activation_shift": 1})
+    copies = Copies()
     for steps in (2, 4):
         make_trainer(
-            callbacks=[Recorder(tmp_path / "run", config)], max_steps=steps, save_strategy="steps", save_steps=2
+            callbacks=[copies, Recorder(tmp_path / "run", config)], max_steps=steps, save_strategy="steps", save_steps=2
         ).train(resume_from_checkpoint=steps > 2)
-    run = open_run(tmp_path / "run")
+        between(tmp_path / "run")
+    return copies, open_run(tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_a_resumed_run_is_compared_with_its_first_start(tmp_path: Path, make_trainer, make_model, tokenizer):
+    """h_0 is of W_0, not of the weights that the second segment began with."""
+    copies, run = resume_once(tmp_path, make_trainer, lambda _: None)
+    start, last = make_model(), make_model()
+    start.load_state_dict(copies.states[0])
+    last.load_state_dict(copies.states[-1])
+    ids = load_file(tmp_path / "run" / "base" / "activations.safetensors")
+    prompts = ["".join(tokenizer.convert_ids_to_tokens(row[mask.bool()].tolist()))
+               for row, mask in zip(ids["input_ids"], ids["attention_mask"], strict=True)]  # fmt: skip
+    recorded = run.layers["activation_shift"]
+    assert recorded["step"].values.tolist() == [1, 2, 3, 4]
+    np.testing.assert_allclose(recorded.values[-1], true_shift(last, start, tokenizer, prompts), rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_resumed_run_whose_start_is_gone_has_no_shift_and_says_why(tmp_path: Path, make_trainer):
+    def garble(run_dir: Path) -> None:
+        (run_dir / "base" / "activations.safetensors").write_bytes(b"not a file of tensors")
+
+    _, run = resume_once(tmp_path, make_trainer, garble)
     assert "resumed" in {e["what"]: e["why"] for e in run.manifest.recorder["skipped"]}["activation_shift"]
     recorded = run.layers["activation_shift"]
     assert np.isfinite(recorded.values[recorded["step"].values <= 2]).all()
