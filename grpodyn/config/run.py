@@ -90,16 +90,53 @@ class RewardConfig(StrictModel):
     weight: float = 1.0
 
 
+class StageConfig(StrictModel):
+    """Prompts of an earlier stage of training, or of another task, that are tested again."""
+
+    name: str = Field(min_length=1)
+    task: TaskConfig
+    split: str = "report"
+    prompts: int = Field(default=200, ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        if isinstance(value, dict) and isinstance(value.get("task"), str):
+            return {**value, "task": {"name": value["task"]}}
+        return value
+
+
 class EvaluateConfig(StrictModel):
-    """Held-out accuracy: before training, after it, and every so many steps if asked."""
+    """Held-out accuracy, and what else is retained: before training, after it, and every so many steps if asked."""
 
     split: str = "report"
-    prompts: int = Field(default=1000, ge=1)
+    prompts: int = Field(default=1000, ge=0)
+    """Of the split; 0 measures no accuracy, only what is named below."""
     every: int | None = Field(default=None, ge=1)
     """Steps between evaluations during training; null for none."""
     temperatures: list[Annotated[float, Field(gt=0, le=10)]] = Field(default_factory=lambda: list(TEMPERATURES))
     """Where accuracy is measured beside T=1 and greedily: what a temperature alone gives is not learning."""
     batch_size: int = Field(default=256, ge=1)
+    texts: list[str] = Field(default_factory=list)
+    """Held-out text whose perplexity is measured: files (.txt, or .jsonl with a `text` a line), or shipped texts."""
+    window: int = Field(default=256, ge=1)
+    """Tokens of a window of text."""
+    text_windows: int = Field(default=200, ge=2)
+    """Windows of each text at most."""
+    kl: bool = False
+    """Whether to measure how far the policy has moved: forward KL from the start on the task's prompts."""
+    kl_prompts: int = Field(default=128, ge=2)
+    stages: list[StageConfig] = Field(default_factory=list)
+    """What is tested again, such as earlier stages of a curriculum."""
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        named = {"texts": [Path(text).stem for text in self.texts], "stages": [stage.name for stage in self.stages]}
+        for what, names in named.items():
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise ValueError(f"{what} are told apart by name, and {', '.join(twice)} occurs twice; rename one")
+        return self
 
 
 class StopConfig(StrictModel):
@@ -207,5 +244,11 @@ def embedded(settings: Iterable[str] = ()) -> RunConfig:
     Raises:
         ConfigError: the settings do not validate.
     """
-    raw = {"model": EMBEDDED, "task": defaults.TASK, "rewards": list(defaults.REWARDS), "grpo": defaults.GRPO}
+    raw = {
+        "model": EMBEDDED,
+        "task": defaults.TASK,
+        "rewards": list(defaults.REWARDS),
+        "grpo": defaults.GRPO,
+        "evaluate": defaults.EVALUATE,
+    }
     return from_dict(raw, "the embedded config", settings)

@@ -31,5 +31,8 @@ GRPO: Final[dict[str, Any]] = {
 The longest right answer has five characters and an end token; at eight, nothing right is ever cut off.
 """
 
+EVALUATE: Final[dict[str, Any]] = {"texts": ["other_formats"], "kl": True}
+"""Beside the accuracy: what becomes of the formats that are not rewarded, and how far the policy moves."""
+
 LORA_GRPO: Final[dict[str, Any]] = {**GRPO, "learning_rate": 9e-5}
 """The same for LoRA r=16, alpha=32 on all linear layers: three times the full run's learning rate."""

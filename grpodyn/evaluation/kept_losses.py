@@ -1,7 +1,7 @@
 """Losses by window and right answers by prompt, kept beside a run's trace, so that changes can be judged on pairs.
 
-`retention.jsonl` in the run directory: a line a measurement, appended. A line that a kill cut short is left out on reading,
-and so is one of a step that the trace does not hold: training went back before it. Torch-free.
+`retention.jsonl` in the run directory: a line a measurement, appended. A line that a kill cut short is left out on
+reading, and so is one of a step that the trace does not hold: training went back before it. Torch-free.
 """
 
 from __future__ import annotations

@@ -77,7 +77,9 @@ def perplexity_ratio(before: WindowLosses, after: WindowLosses, level: float = 0
 
 def pooled(parts: Sequence[WindowLosses]) -> WindowLosses:
     """Return the losses of several texts as one."""
-    return WindowLosses(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("nats", "tokens", "words")))
+    return WindowLosses(
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in ("nats", "tokens", "words"))
+    )
 
 
 def _exp(value: float) -> float:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PERPLEXITY = "perplexity/"
 WORD_PERPLEXITY = "word_perplexity/"
 DRIFT = "kl/forward"
-DRIFT_PER_TOKEN = "kl/forward_per_token"
+DRIFT_PER_TOKEN = "kl/forward_per_token"  # noqa: S105  # no password
 STAGE = "stage/"
 
 
@@ -76,17 +76,19 @@ class Retention:
     _start: StartSamples | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
-        self._cut = [
-            (text, windows(text, self.tokenizer, self.window, self.most_windows)) for text in self.texts
-        ]
+        self._cut = [(text, windows(text, self.tokenizer, self.window, self.most_windows)) for text in self.texts]
 
-    def begin(self, model: Any, run_dir: Path, at_start: bool) -> None:
+    def begin(self, model: Any, run_dir: Path, at_start: bool, keep: bool) -> None:
         """Sample the starting policy, or take up again what a run that goes on has sampled.
 
         Args:
             model: the model.
             run_dir: the run.
             at_start: whether the model is still the one that training starts from.
+            keep: whether to write what it answered into the run.
+
+        Raises:
+            OSError: it cannot be written; drift is measured all the same until the run ends.
         """
         if not self.drift_prompts:
             return
@@ -98,7 +100,8 @@ class Retention:
                 max_new_tokens=self.max_new_tokens,
                 batch_size=self.batch_size,
             )
-            kept_losses.write_start(run_dir, self._start)
+            if keep:
+                kept_losses.write_start(run_dir, self._start)
         else:
             self._start = kept_losses.read_start(run_dir)
 

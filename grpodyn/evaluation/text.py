@@ -68,17 +68,14 @@ def read_text(source: str) -> HeldOutText:
     Raises:
         ConfigError: there is no such text, or it holds nothing to score.
     """
-    if source in shipped_texts():
-        path = SHIPPED / f"{source}.jsonl"
-    else:
-        path = Path(source).expanduser()
+    path = SHIPPED / f"{source}.jsonl" if source in shipped_texts() else Path(source).expanduser()
     try:
         content = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         known = shipped_texts()
         raise ConfigError(
-            f"evaluate.texts: {source!r} cannot be read ({error}){did_you_mean(source, known)}; give a text file, or one "
-            f"of {', '.join(known)}"
+            f"evaluate.texts: {source!r} cannot be read ({error}){did_you_mean(source, known)}; give a text file, or "
+            f"one of {', '.join(known)}"
         ) from error
     documents = tuple(_documents(content, path)) if path.suffix == ".jsonl" else (Document(content),)
     if not any(document.text.strip() for document in documents):
@@ -132,8 +129,8 @@ def windows(text: HeldOutText, tokenizer: PreTrainedTokenizerBase, length: int, 
             break
     if unknown > MOST_UNKNOWN * tokens:
         raise ConfigError(
-            f"evaluate.texts: the tokenizer does not know {unknown / tokens:.0%} of the tokens of {text.name!r}; give a "
-            "text that the model can read"
+            f"evaluate.texts: the tokenizer does not know {unknown / tokens:.0%} of the tokens of {text.name!r}; give "
+            "a text that the model can read"
         )
     if not rows:
         raise ConfigError(f"evaluate.texts: {text.name!r} is too short: no token has one before it")

@@ -19,12 +19,14 @@ from grpodyn import rewards
 from grpodyn.config.batching import batch_plan, world_size
 from grpodyn.config.run import RunConfig
 from grpodyn.errors import ConfigError
+from grpodyn.evaluation.retention import Retention
 from grpodyn.recording.recorder import Recorder
 from grpodyn.tasks import Examples
 from grpodyn.training import data, loading
 from grpodyn.training.arguments import grpo_arguments, lora_arguments
 from grpodyn.training.checkpoints import FOLDER
 from grpodyn.training.early_stop import EarlyStop
+from grpodyn.training.retention import retention
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Training:
     recorder: Recorder
     held_out: Examples | None
     """What accuracy is measured on; None without evaluation."""
+    retention: Retention | None = None
+    """What else is measured beside it."""
 
 
 def build_trainer(
@@ -57,11 +61,12 @@ def build_trainer(
     lora = lora_arguments(config)
     prompts = data.train_prompts(config.task)
     held_out = None
-    if config.evaluate is not None:
+    if config.evaluate is not None and config.evaluate.prompts:
         held_out = data.held_out(config.task, config.evaluate.split, config.evaluate.prompts)
     for reward in config.rewards:
         rewards.reward(reward.name)  # a name that does not exist is found before the model is loaded
     tokenizer = loading.load_tokenizer(config.model)
+    beside = retention(config, tokenizer, prompts, held_out)
     model = loading.load_model(config.model)
     recorder = Recorder(
         run_dir,
@@ -79,7 +84,7 @@ def build_trainer(
     except ConfigError:
         _remove_if_empty(run_dir / FOLDER, run_dir)
         raise
-    return Training(trainer, recorder, held_out)
+    return Training(trainer, recorder, held_out, beside)
 
 
 def assemble(

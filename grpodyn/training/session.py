@@ -87,12 +87,13 @@ def train(config: RunConfig, run_dir: Path, display: Display, *, resume: bool = 
         stop.then = training.recorder.hurry
         if resume:
             _prepare_to_go_on(config, training, run_dir, checkpoint, display)
-        if config.evaluate is not None and training.held_out is not None:
+        if config.evaluate is not None and (training.held_out is not None or training.retention is not None):
             known = resume and base_is_known(run_dir)
             tokenizer = training.trainer.processing_class
-            training.trainer.add_callback(
-                EvaluateHeldOut(config.evaluate, training.held_out, tokenizer, training.recorder, display, known)
+            evaluation = EvaluateHeldOut(
+                config.evaluate, training.held_out, tokenizer, training.recorder, display, known, training.retention
             )
+            training.trainer.add_callback(evaluation)
         training.trainer.add_callback(DiagnoseLive(training.recorder, display.say))
         training.trainer.add_callback(ProgressDisplay(display, lambda: training.recorder.cost.fraction))
         _run(training, checkpoint, display)

@@ -56,7 +56,7 @@ def lines(summary: RunSummary) -> list[str]:
 
 def base_is_known(run_dir: Path) -> bool:
     """Return whether a run holds the evaluation of its base."""
-    return 0 in held_out_by_step(open_run(run_dir))
+    return 0 in open_run(run_dir).steps("evaluations")
 
 
 def _best(result: HeldOut) -> str:
