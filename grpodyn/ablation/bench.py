@@ -43,10 +43,10 @@ def setup_of(config: RunConfig, measurement: Measure) -> dict[str, Any]:
         ConfigError: the model, the prompts or a split cannot be found.
         UnknownNameError: there is no such task or split.
     """
-    common = config.model_copy(update={"lora": None, "seed": 0, "evaluate": None})
-    plain = common.to_record()
-    plain["grpo"].pop("learning_rate", None)
-    plain.pop("record")
+    # Without what is at its default: a key that a later version adds must not make every result a stranger.
+    plain = config.model_dump(mode="json", include={"model", "task", "rewards", "grpo"}, exclude_defaults=True)
+    left_out = {"learning_rate", *run_config.SECRET_GRPO_KEYS}
+    plain["grpo"] = {key: value for key, value in plain["grpo"].items() if key not in left_out}
     prompts = data.train_prompts(config.task)
     splits = {
         config.task.split: _hash(prompts["prompt"], prompts["answer"] if "answer" in prompts.column_names else [])
@@ -62,7 +62,7 @@ def setup_of(config: RunConfig, measurement: Measure) -> dict[str, Any]:
             )
     return {
         "config": plain,
-        "measure": measurement.model_dump(mode="json"),
+        "measure": measurement.model_dump(mode="json", exclude={"level"}),
         "model_sha256": fingerprint(config.model),
         "splits": splits,
     }

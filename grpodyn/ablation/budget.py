@@ -24,7 +24,7 @@ def even_ranks(modules: Sequence[LinearModule], budget: int, method: Method = "l
     """Return ranks as equal as whole numbers allow that together come within 5 % of a budget.
 
     Every module gets the largest rank that fits. What is left gives one more rank to evenly spaced layers, then to
-    evenly spaced modules. Below rank 1 the layers are thus thinned evenly.
+    evenly spaced modules, then to whatever module still fits. Below rank 1 the layers are thus thinned evenly.
 
     Args:
         modules: where the adapter may sit, in the model's order.
@@ -45,6 +45,7 @@ def even_ranks(modules: Sequence[LinearModule], budget: int, method: Method = "l
         by_layer.setdefault(layer_of(module.name) or "", []).append(module)
     _raise_evenly(modules, ranks, list(by_layer.values()), budget, method)
     _raise_evenly(modules, ranks, [[module] for module in modules], budget, method)
+    _fill_up(modules, ranks, budget, method)
     return _checked(modules, ranks, budget, method)
 
 
@@ -103,6 +104,18 @@ def _raise_evenly(
         if parameters(modules, raised, method) <= budget:
             ranks.update(raised)
             return
+
+
+def _fill_up(modules: Sequence[LinearModule], ranks: dict[str, int], budget: int, method: Method) -> None:
+    """Give one more rank to single modules, the most expensive first, while they fit."""
+    lowest = min(ranks.values(), default=0)
+    left = budget - parameters(modules, ranks, method)
+    for module in sorted(modules, key=lambda m: -m.adapter_parameters(1, method)):
+        cost = module.adapter_parameters(lowest + 1, method)
+        cost -= module.adapter_parameters(lowest, method) if lowest else 0
+        if cost <= left and _may_rise(module, ranks, lowest):
+            ranks[module.name] += 1
+            left -= cost
 
 
 def _may_rise(module: LinearModule, ranks: Mapping[str, int], lowest: int) -> bool:

@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 
 from grpodyn.ablation.outcome import LEVEL, TaskOutcome
 from grpodyn.ablation.plan import TaskPlan
-from grpodyn.ablation.protocol import ADVISED, Study
+from grpodyn.ablation.protocol import ADVISED, TEMPERATURE, Study
 from grpodyn.ablation.results import VERSION, Ablation, ArmResult, Base, Comparison, VerdictKind
 from grpodyn.ablation.schedule import Find
 from grpodyn.errors import UsageError
@@ -138,7 +138,7 @@ def _notes(plans: Sequence[TaskPlan], bases: Sequence[Base], arms: Sequence[ArmR
     by_task = {base.task: base for base in bases}
     for arm in arms:
         base = by_task.get(arm.task)
-        if base is not None and arm.accuracy.value <= base.best:
+        if base is not None and arm.arm != TEMPERATURE and arm.accuracy.value <= base.best:
             notes.append(
                 f"{arm.task}: {arm.arm} reaches {arm.accuracy.value:.3f}, the untouched base {base.best:.3f} at T="
                 f"{base.best_temperature:g}: a temperature alone does as much"

@@ -201,7 +201,7 @@ class TaskOutcome:
         )
 
     def differences(self, contrast: Contrast) -> list[float]:
-        """Return, by seed, what a comparison tests to be above 0: a's gain minus the share of b's that it must reach."""
+        """Return, by seed, what is tested to be above 0: the gain of a minus the share of b's that it must reach."""
         x, y = self._pairs(contrast.a, contrast.b)
         if self._base is None or self._same_training(contrast.a, contrast.b):
             return []

@@ -9,9 +9,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from grpodyn.errors import NotARunError, SchemaError
 from grpodyn.statistics import Interval
@@ -149,9 +149,6 @@ class Ablation:
         return target
 
 
-T = TypeVar("T")
-
-
 def load(folder: Path) -> Ablation:
     """Return the result that a run directory, or the folder of a study, holds.
 
@@ -169,9 +166,8 @@ def load(folder: Path) -> Ablation:
     version = content.get("schema_version") if isinstance(content, dict) else None
     if version != VERSION:
         raise SchemaError(f"{path} has schema version {version!r}; this grpodyn reads version {VERSION}")
-    adapter = TypeAdapter(Ablation, config=ConfigDict(extra="ignore"))
     try:
-        return adapter.validate_python(_with_nan(content))
+        return TypeAdapter(Ablation).validate_python(_with_nan(content))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
