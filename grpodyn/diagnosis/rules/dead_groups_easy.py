@@ -44,7 +44,8 @@ class DeadGroupsEasy(Rule):
         onset = share.since(share.smooth >= TOO_MANY)
         if onset is None or end < TOO_MANY:
             return None
-        from_start = share.first.level.mean >= TOO_MANY
+        # A task can be mastered in ten steps: only the very first rows say how it began.
+        from_start = float(share.values[:3].mean()) >= TOO_MANY
         how = "and it began so: the prompts are too easy" if from_start else "reached by training: the task is mastered"
         last = int(seen.steps.max()) if len(seen.steps) else onset
         return self.found(

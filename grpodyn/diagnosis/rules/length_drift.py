@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from grpodyn.diagnosis import patches
 from grpodyn.diagnosis.finding import Finding
 from grpodyn.diagnosis.observations import Observations
 from grpodyn.diagnosis.rule import Rule
@@ -74,7 +75,8 @@ class LengthDrift(Rule):
         evidence = [sentence]
         if loss == "grpo":
             evidence.append("the loss is `grpo`, which divides by each completion's length")
+        beta = patches.rounded(max(2 * float(seen.setting("beta") or 0.0), 0.02))
         patch: dict[str, object] = {"grpo": {"loss_type": "dr_grpo"}}
         if loss in ("dr_grpo", "dapo"):
-            patch = {"grpo": {"mask_truncated_completions": True}} if ratio > 1 else {"grpo": {"beta": 0.02}}
+            patch = {"grpo": {"mask_truncated_completions": True}} if ratio > 1 else {"grpo": {"beta": beta}}
         return self.found("warning", onset, *evidence, patch=patch, figures={"ratio": ratio})
