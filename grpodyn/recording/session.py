@@ -190,8 +190,8 @@ class Session:
     # The events of training, in their order.
 
     def step_begins(self, step: int) -> None:
-        """Let the rows of the step before go: training goes on, so it was not the last."""
-        self._rows.release()
+        """Begin a step."""
+        self._rows.begin()
         self._step = step
         self._cost.step_begins()
 
@@ -202,7 +202,7 @@ class Session:
             step: the step that it makes.
             hidden: why the gradients that are there now are not those of the step, if they are not.
         """
-        self._rows.release()
+        self._rows.begin()
         self._step, self._asked, self._in_step = step, step, False
         if self._activations is not None:
             # The other ranks come before the first update, and not again.
@@ -246,7 +246,7 @@ class Session:
             self._notes.unknown_steps(step, self._measurement.intended.unknown)
             if self._lead is None or self._lead.is_sound:
                 self._notes.not_finite(step, sums, self._measurement.measured)
-            self._rows.hold(step, sums)
+            self._rows.write(step, sums)
             self._spectra.advance(step)
 
     def step_ends(self, step: int, *, stopping: bool, saving: bool) -> None:
@@ -258,7 +258,6 @@ class Session:
                     # Once training has ended early, the ranks do not meet again.
                     self._spectra.finish(step)
         if saving:
-            self._rows.release()
             self.writer.flush()
         self._cost.step_ends()
         self._tell_if_stopped()
@@ -318,7 +317,6 @@ class Session:
             with self._meeting():
                 self.boundary.run("last displacement", self._rows.complete, self._displacement)
                 self.boundary.run("last spectra", self._spectra.finish, self._done)
-        self._rows.release()
         self._spectra.close()
         if self._digesting is not None:
             self._digesting.close()

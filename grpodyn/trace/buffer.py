@@ -66,6 +66,8 @@ class GroupBuffer:
         self._labels_dirty = False
         self._attributes: dict[str, Any] = {}
         self._node_dirty = False
+        self._last: tuple[int, int] | None = None
+        """Step and segment of the last row that was appended."""
 
     @property
     def dirty(self) -> bool:
@@ -95,8 +97,28 @@ class GroupBuffer:
 
     def append(self, step: int, segment: int, values: Mapping[str, Array]) -> None:
         """Add one row; a full chunk is written at once, to be committed with the next flush."""
-        index = self.rows % CHUNK_ROWS
-        columns: dict[str, Array] = {"step": np.asarray(step), "segment": np.asarray(segment), **values}
+        self._put(self.rows % CHUNK_ROWS, {"step": np.asarray(step), "segment": np.asarray(segment), **values})
+        self.rows += 1
+        self._last = step, segment
+        self._close_full_chunk()
+
+    def amend(self, step: int, segment: int, values: Mapping[str, Array]) -> bool:
+        """Set more values of the last row; return whether it is of that step and segment.
+
+        Raises:
+            OSError, RuntimeError, ValueError: it ends a chunk, which cannot be read again or written.
+        """
+        if self._last != (step, segment):
+            return False
+        chunk, index = divmod(self.rows - 1, CHUNK_ROWS)
+        if not self._tails:
+            # The row has filled its chunk, which was written and let go.
+            self._tails = {name: Tail(array.spec, array.read_rows(chunk)) for name, array in self._stored.items()}
+        self._put(index, values)
+        self._close_full_chunk()
+        return True
+
+    def _put(self, index: int, columns: Mapping[str, Array]) -> None:
         for name, value in columns.items():
             tail = self._tails.get(name)
             if tail is None:
@@ -105,7 +127,8 @@ class GroupBuffer:
             for dim, size in zip(tail.spec.dims[1:], value.shape, strict=True):
                 self.sizes[dim] = max(self.sizes.get(dim, 0), size)
         self._dirty.update(columns)
-        self.rows += 1
+
+    def _close_full_chunk(self) -> None:
         if self.rows % CHUNK_ROWS == 0:
             self.write()
             self._tails.clear()

@@ -77,6 +77,11 @@ class RunFiles:
         """Add a row."""
         self._group(group).append(step, self._segment, columns)
 
+    def amend(self, group: str, step: int, columns: Mapping[str, Array]) -> None:
+        """Set more values of the last row, if it is of that step."""
+        if not self._group(group).amend(step, self._segment, columns):
+            self.note(event_line(step, "row not completed", f"it is not the last row of {group}: {', '.join(columns)}"))
+
     def append_metrics(self, group: str, step: int, numbers: Mapping[str, float], stamp: float) -> None:
         """Add a row of named numbers; a new name extends the axis."""
         buffer = self._group(group)

@@ -206,8 +206,25 @@ class TraceWriter:
             self._background.put(lambda: self._files.append_metrics(group, step, numbers, stamp), size)
             return
         columns = {name: self._column(group, name, specs, value) for name, value in values.items()}
-        size = 512 + sum(column.nbytes for column in columns.values())
-        self._background.put(lambda: self._files.append(group, step, columns), size)
+        self._background.put(lambda: self._files.append(group, step, columns), _size(columns))
+
+    def amend_row(self, group: str, step: int, values: Mapping[str, ArrayLike | float | None]) -> None:
+        """Set more values of the last row of a group, which stays whole and committed meanwhile.
+
+        Args:
+            group: one of the schema's groups, of arrays by row.
+            step: the row's step.
+            values: one array (without the row dimension) per array name.
+
+        Raises:
+            UnknownNameError: no such group or array.
+            UsageError: a value's shape does not fit its array.
+        """
+        if not self._background.accepts():
+            return
+        specs = self._specs_of(group)
+        columns = {name: self._column(group, name, specs, value) for name, value in values.items()}
+        self._background.put(lambda: self._files.amend(group, int(step), columns), _size(columns))
 
     def event(self, step: int, what: str, why: str, **fields: Any) -> None:
         """Note what could not be measured or went wrong, as one line of `events.jsonl`."""
@@ -281,6 +298,10 @@ class TraceWriter:
                 f"{differing!r}: record into another directory"
             )
         self._labels[dim] = labels
+
+
+def _size(columns: Mapping[str, Array]) -> int:
+    return 512 + sum(column.nbytes for column in columns.values())
 
 
 def _number(value: Any) -> float:
