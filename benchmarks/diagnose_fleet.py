@@ -54,7 +54,9 @@ def main() -> None:
                 print(f"{path.name}: {error}")
     finished = {name: d for name, d in results.items() if "the run is still being written" not in _words(d)}
     seconds = time.perf_counter() - began
-    print(f"{len(finished)} runs, {seconds / max(1, len(results)):.2f} s each; {len(results) - len(finished)} still run\n")
+    print(
+        f"{len(finished)} runs, {seconds / max(1, len(results)):.2f} s each; {len(results) - len(finished)} still run\n"
+    )
     facts = {"faults": _faults(finished), "healthy": _healthy(finished)}
     if arguments.json:
         arguments.json.write_text(json.dumps(facts, indent=1) + "\n")

@@ -27,14 +27,13 @@ def command(
     patch: Annotated[
         Path | None, typer.Option(help="Write the run config with the findings' changes in it, for `record`.")
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="The run config (YAML) of a log or run that holds none.")
-    ] = None,
+    config: Annotated[Path | None, typer.Option(help="The run config (YAML) of a log or run that holds none.")] = None,
     take: Annotated[
         list[str] | None, typer.Option("--take", help="Only the changes of this finding; may be repeated.")
     ] = None,
     run: Annotated[str | None, typer.Option(help="Which run to take from a table that holds several.")] = None,
     part: Annotated[int | None, typer.Option(help="Which run to take from a log that holds several.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also list what could not be checked, and why.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Say what is going wrong in a run, since when, what it may be confused with, and which setting to change.
@@ -70,7 +69,7 @@ def command(
     else:
         from rich.console import Console
 
-        _show(Console(), result, written)
+        _show(Console(), result, written, everything)
     if level is not None and result.worst is not None and at_least(result.worst, level):
         raise typer.Exit(EXIT_FINDING)
 
@@ -124,7 +123,7 @@ def _json(result: Diagnosis, written: dict[str, Any] | None) -> dict[str, Any]:
     return facts if written is None else facts | {"patch": written}
 
 
-def _show(console: Console, result: Diagnosis, written: dict[str, Any] | None) -> None:
+def _show(console: Console, result: Diagnosis, written: dict[str, Any] | None, everything: bool) -> None:
     of = "imported, " if result.imported else ""
     console.print(literal(f"{result.source}: {of}{result.rows} rows, last step {result.last_step}"))
     if not result.findings:
@@ -132,9 +131,10 @@ def _show(console: Console, result: Diagnosis, written: dict[str, Any] | None) -
     for finding in result.findings:
         _show_finding(console, finding)
     console.print()
-    console.print(literal(f"checked: {len(result.checked)} rules; not checked, for want of data:"))
+    hint = "" if everything else " (--all says why)"
+    console.print(literal(f"{len(result.checked)} rules checked, {len(result.unchecked)} not, for want of data{hint}"))
     reasons: dict[str, list[str]] = {}
-    for item in result.unchecked:
+    for item in result.unchecked if everything else ():
         reasons.setdefault(item.why, []).append(item.id)
     for why, ids in reasons.items():
         console.print(literal(f"  {', '.join(ids)}: {why}"), style="dim")
