@@ -161,14 +161,19 @@ def flat(seeds: range, out: Callable[[str], None]) -> None:
     out("| ρ | logging_steps | runs | at 30 % | at the end | plain AICc, best form not the constant |")
     out("|---|---|---|---|---|---|")
     cells = [(rho, logging) for rho in FLAT_RHOS for logging in FLAT_LOGGING]
+    all_shares: list[tuple[float, float]] = []
     for number, (rho, logging) in enumerate(cells):
         chosen = [seed for seed in seeds if seed % len(cells) == number]
         found = [curves.simulate("constant", seed, autocorrelation=rho, logging_steps=logging) for seed in chosen]
         shares = [
             np.mean([forecast(series_of(one, share)).verdict == "no_trend" for one in found]) for share in (0.3, 1)
         ]
+        all_shares += [(float(shares[0]), float(shares[1]))] * len(found)
         naive = np.mean([_naive_trend(series_of(one)) for one in found])
         out(f"| {rho} | {logging} | {len(found)} | {shares[0]:.1%} | {shares[1]:.1%} | {naive:.1%} |")
+
+    early, late = np.mean(all_shares, axis=0)
+    out(f"| all | all | {len(all_shares)} | {early:.1%} | {late:.1%} | |")
 
 
 def _naive_trend(series: RewardSeries) -> bool:

@@ -6,11 +6,15 @@ where it turns again and again, it oscillates.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+_NORMAL_MAD = 1.4826
+_RHOS: Floats = np.linspace(0.0, 0.8, 81)
 _ERRORS = 5.0
 """A reversal of so many standard errors between two block means is one."""
 _BLOCKS = 14
@@ -20,23 +24,46 @@ _LEAST = 4
 def autocorrelation(y: Floats) -> tuple[float, float]:
     """Return standard deviation and ρ of AR(1) noise about a smooth curve.
 
-    From differences over one and two points, which a slow trend hardly moves: E d₁²/2 = σ²(1−ρ), E d₂²/2 = σ²(1−ρ²).
+    From second differences over one and over two points, which a curve that is locally straight does not move:
+    var (y_i − 2 y_{i−k} + y_{i−2k}) = 2σ²(1 − ρᵏ)(3 − ρᵏ). By their median size, so that the few points at a bend do
+    not count as noise.
 
-    >>> sigma, rho = autocorrelation(np.tile([0.0, 1.0], 50))
-    >>> round(sigma, 2), rho
-    (0.71, 0.0)
+    >>> sigma, rho = autocorrelation(np.random.default_rng(0).standard_normal(4000) + np.arange(4000))
+    >>> abs(sigma - 1) < 0.1, rho < 0.1
+    (True, True)
     """
-    if len(y) < 4:
+    if len(y) < 8:
         return float(np.std(y)), 0.0
-    one, two = (float(np.mean((y[lag:] - y[:-lag]) ** 2)) / 2 for lag in (1, 2))
+    one, two = (_variance(y[2 * lag :] - 2 * y[lag:-lag] + y[: -2 * lag]) for lag in (1, 2))
     if one <= 0:
         return 0.0, 0.0
-    rho = float(np.clip(two / one - 1, 0.0, 0.9))
-    return float(np.sqrt(one / (1 - rho))), rho
+    expected = _difference_variance(_RHOS**2) / _difference_variance(_RHOS)
+    rho = float(np.interp(two / one, expected, _RHOS))
+    return float(np.sqrt(one / _difference_variance(rho))), rho
 
 
-def turning_points(y: Floats, scale: Floats, epsilon: float) -> list[int]:
-    """Return the points (indices) where the curve turned.
+def _difference_variance(rho: Floats | float) -> Floats | float:
+    return 2 * (1 - rho) * (3 - rho)
+
+
+def _variance(differences: Floats) -> float:
+    size = float(np.median(np.abs(differences)))
+    # Rewards of few completions often do not change at all.
+    return (_NORMAL_MAD * size) ** 2 if size > 0 else float(np.mean(differences**2))
+
+
+@dataclass(frozen=True)
+class Course:
+    """Where a curve turned, and which way it went last."""
+
+    turns: tuple[int, ...]
+    """Points (indices)."""
+    direction: int
+    """1 up, −1 down, 0 if it moved by no more than noise."""
+
+
+def course(y: Floats, scale: Floats, epsilon: float) -> Course:
+    """Return where a curve turned.
 
     Args:
         y: values, shape (n,).
@@ -45,18 +72,19 @@ def turning_points(y: Floats, scale: Floats, epsilon: float) -> list[int]:
     """
     width = max(_LEAST, len(y) // _BLOCKS)
     if len(y) < 3 * width:
-        return []
+        return Course((), 0)
     sigma, rho = autocorrelation(y / scale)
     edges = np.arange(len(y) % width, len(y), width)
     means = np.add.reduceat(y, edges) / width
     # Effective points of an AR(1) block.
     error = sigma * np.sqrt(np.add.reduceat(scale**2, edges) / width * (1 + rho) / (1 - rho) / width)
     middle = edges + width // 2
-    return [int(middle[block]) for block in _zigzag(means, error, epsilon)]
+    turns, direction = _zigzag(means, error, epsilon)
+    return Course(tuple(int(middle[block]) for block in turns), direction)
 
 
-def _zigzag(level: Floats, error: Floats, epsilon: float) -> list[int]:
-    """Return the blocks at which the level turned by more than its error explains."""
+def _zigzag(level: Floats, error: Floats, epsilon: float) -> tuple[list[int], int]:
+    """Return the blocks at which the level turned by more than its error explains, and its last direction."""
     turns: list[int] = []
     low = high = 0
     direction = 0
@@ -66,9 +94,10 @@ def _zigzag(level: Floats, error: Floats, epsilon: float) -> list[int]:
         falls = level[high] - level[block] > max(epsilon, _ERRORS * float(np.hypot(error[high], error[block])))
         rises = level[block] - level[low] > max(epsilon, _ERRORS * float(np.hypot(error[low], error[block])))
         if direction >= 0 and falls:
-            turns += [high] if direction > 0 else []
+            # A fall from later than the start has a peak before it, even if the rise to it was small.
+            turns += [high] if high > 0 else []
             direction, low = -1, block
         elif direction <= 0 and rises:
             turns += [low] if direction < 0 else []
             direction, high = 1, block
-    return turns
+    return turns, direction

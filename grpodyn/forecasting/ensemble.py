@@ -23,10 +23,10 @@ Floats = NDArray[np.float64]
 
 DRAWS = 600
 PRIOR: Mapping[str, float] = {
-    "constant": 0.2,
-    "linear": 0.2,
+    "constant": 0.3,
+    "linear": 0.15,
     "exponential": 0.1,
-    "logistic": 0.25,
+    "logistic": 0.2,
     "scalerl": 0.1,
     "second_order": 0.15,
 }

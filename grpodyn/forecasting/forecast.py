@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from grpodyn.errors import UsageError
 from grpodyn.forecasting import outlook
 from grpodyn.forecasting.candidates import Candidate, all_surfaces, fit_all
-from grpodyn.forecasting.course import turning_points
+from grpodyn.forecasting.course import course
 from grpodyn.forecasting.ensemble import Ensemble, ensemble
 from grpodyn.forecasting.forms import FORMS
 from grpodyn.forecasting.likelihood import Surface
@@ -26,7 +26,7 @@ Verdict = Literal["rising", "plateau", "schedule_limited", "falling", "no_trend"
 
 LEAST_POINTS = 10
 """With fewer points nothing is said."""
-TREND_MARGIN = 6.0
+TREND_MARGIN = 7.0
 """Units of AICc by which a form must beat the constant; fewer is no trend. Set on simulated flat runs."""
 EPSILON = 0.01
 """Gain that is not worth going on for: in widths of the metric's bounds, else of its level."""
@@ -98,7 +98,7 @@ class Fit:
     turns: tuple[int, ...]
     """Steps at which the curve turned."""
     fell: bool
-    """Whether the last turn was a peak."""
+    """Whether it went down last."""
 
     @property
     def end(self) -> float | None:
@@ -131,16 +131,15 @@ def fit(series: RewardSeries, epsilon: float | None = None, seed: int = 0) -> Fi
         return None
     gain = default_epsilon(part) if epsilon is None else epsilon
     data = observe(part.position, part.value, part.trials)
-    turned = turning_points(data.y, data.scale, gain)
-    turns = tuple(round(part.step_at(float(data.x[turn]))) for turn in turned)
-    fell = bool(turned) and float(data.y[turned[-1]]) > float(np.mean(data.y[-3:]))
-    if len(turned) == 1:
-        after = part.take(part.position >= data.x[turned[0]])
+    went = course(data.y, data.scale, gain)
+    turns = tuple(round(part.step_at(float(data.x[turn]))) for turn in went.turns)
+    if len(turns) == 1:
+        after = part.take(part.position >= data.x[went.turns[0]])
         if len(after) >= LEAST_POINTS:
             part = after
             data = observe(part.position, part.value, part.trials)
     surfaces = all_surfaces(data, FORMS.values())
-    return Fit(part, data, surfaces, ensemble(data, surfaces, part.bounds, seed), gain, turns, fell)
+    return Fit(part, data, surfaces, ensemble(data, surfaces, part.bounds, seed), gain, turns, went.direction < 0)
 
 
 def forecast(
@@ -172,7 +171,7 @@ def forecast(
     candidates = tuple(fit_all(found.data, found.surfaces))
     best, margin = selected(candidates)
     result = _described(found, candidates, flags, at_steps)
-    if margin < TREND_MARGIN and not found.turns:
+    if margin < TREND_MARGIN and len(found.turns) < 2:
         return _without_trend(result, found, best, margin)
     verdict, why = _verdict(found, flags)
     return replace(result, verdict=verdict, why=why, model=None if best is None else best.model)
@@ -309,7 +308,8 @@ def _verdict(found: Fit, flags: Sequence[str]) -> tuple[Verdict, tuple[str, ...]
         at = ", ".join(str(turn) for turn in found.turns)
         return "cannot_tell_yet", (f"the reward goes up and down (it turned at steps {at})",)
     if found.fell:
-        return "falling", (f"the reward has fallen since step {found.turns[-1]}",)
+        since = found.turns[-1] if found.turns else int(found.series.step[0])
+        return "falling", (f"the reward has fallen since step {since}",)
     ahead = float(found.data.x[-1]) + _LOOK_AHEAD * float(found.data.x[-1] - found.data.x[0])
     end = ahead if found.end is None else max(found.end, ahead)
     left, epsilon = outlook.gain_left(found.curves, found.data, end), found.epsilon

@@ -110,7 +110,7 @@ def _objection(found: Fit) -> str:
     if len(found.turns) > 1:
         return "the reward goes up and down"
     if found.fell:
-        return f"the reward has fallen since step {found.turns[-1]}"
+        return "the reward has fallen"
     margin, rises = _rise(found.surfaces)
     if margin < TREND_MARGIN or not rises:
         return "no rise has been identified yet"
