@@ -14,6 +14,8 @@ from grpodyn.cli.text import figure, literal
 from grpodyn.lora.advice import Advice
 from grpodyn.lora.findings import GroupMovement, Movement, Ranged
 from grpodyn.lora.literature import Conflict
+from grpodyn.lora.rungs import RUNG_NAMES
+from grpodyn.lora.savings import Savings
 
 _MAX_LAYER_ROWS = 48
 
@@ -28,14 +30,18 @@ def show(advice: Advice, written: Sequence[str], console: Console | None = None)
     out.head("Advice")
     out.say(f"{advice.verdict}.")
     out.table(_config(advice))
-    out.head(f"What it rests on: movement alone (rung {advice.rung} of 3: movement, patch test, ablation)")
+    if advice.savings is not None:
+        out.head("What it saves, beside all linear modules at this rank")
+        out.table(_savings(advice.savings))
+    out.head(f"What it rests on: {RUNG_NAMES[advice.rung]} (rung {advice.rung} of 3: movement, patch test, ablation)")
+    for item in advice.evidence:
+        if not item.is_spread:
+            out.say(f"• {item.statement}{_references(item.references)}")
+    out.say(f"smallest difference it could have seen: {advice.smallest_difference}")
     out.table(_groups("module type", movement.modules))
     if len(movement.layers) <= _MAX_LAYER_ROWS:
         out.table(_groups("layer", movement.layers))
     out.table(_spreads(movement))
-    for item in advice.evidence:
-        if not item.is_spread:
-            out.say(f"• {item.statement}{_references(item.references)}")
     out.head("What limits it")
     for warning in advice.warnings:
         out.say(f"• {warning}")
@@ -97,6 +103,7 @@ def _config(advice: Advice) -> Table:
     table.add_row(
         "target modules", literal(", ".join(f"{name} ×{count}" for name, count in advice.target_counts.items()))
     )
+    table.add_row("sits on", literal(advice.where))
     table.add_row("trainable", f"{advice.trainable_params:,} parameters (PEFT's count), {share:.0%} of all-linear")
     table.add_row("covers", f"{advice.coverage:.0%} of the blocks' weights, {len(advice.modules)} modules")
     rate = training.basis
@@ -105,6 +112,19 @@ def _config(advice: Advice) -> Table:
         rate = f"{training.learning_rate:g}{span}: {rate}"
     table.add_row("learning rate", literal(rate))
     table.add_row("checked", "PEFT resolves every module's rank and alpha as planned")
+    return table
+
+
+def _savings(savings: Savings) -> Table:
+    table = Table()
+    table.add_column("what")
+    for name in ("advised", "all-linear", "saved"):
+        table.add_column(name, justify="right")
+    table.add_column("how known", overflow="fold")
+    for item in savings.items:
+        how = f"{item.how}: {item.note}" if item.note else item.how
+        shown = (f"{figure(value, '.3g')} {item.unit}" for value in (item.advised, item.all_linear))
+        table.add_row(item.what, *shown, f"{item.share:.0%}", how)
     return table
 
 

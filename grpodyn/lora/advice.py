@@ -1,31 +1,40 @@
-"""From a recorded run to LoRA advice that PEFT resolves exactly as printed."""
+"""From a recorded run to LoRA advice that PEFT resolves exactly as printed, on the highest rung of evidence."""
 
 from __future__ import annotations
 
 import gc
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from grpodyn import registry
-from grpodyn.errors import AdviceError
-from grpodyn.lora import dry_run, evidence, learning_rate, literature, policy, twin
+from grpodyn.lora import (
+    evidence,
+    learning_rate,
+    limits,
+    literature,
+    placement,
+    policy,
+    proof,
+    rungs,
+    statements,
+    twin,
+    wording,
+)
 from grpodyn.lora.evidence import Evidence
 from grpodyn.lora.experiments import Experiment, next_experiment
 from grpodyn.lora.findings import Movement
 from grpodyn.lora.learning_rate import LearningRate
 from grpodyn.lora.literature import Conflict
-from grpodyn.lora.modules import ModulePlan, Plan, peft_config
+from grpodyn.lora.modules import LinearModule, ModulePlan, Plan, uniform
+from grpodyn.lora.proof import Proven
+from grpodyn.lora.rungs import Ladder
+from grpodyn.lora.savings import Savings, compare, measured
 from grpodyn.trace import strict_json
 
 if TYPE_CHECKING:
     from grpodyn.trace.reader import Run
-
-RUNG = 1
-"""Movement alone; a patch test is rung 2, an ablation rung 3."""
-_LOW_COVERAGE = 0.9
 
 
 @dataclass(frozen=True)
@@ -34,9 +43,12 @@ class Advice:
 
     verdict: str
     rung: int
+    """1 movement, 2 patch test, 3 ablation: what the choice of modules rests on."""
     peft_config: Mapping[str, Any]
     """As PEFT saves it."""
     modules: tuple[ModulePlan, ...]
+    where: str
+    """Where the adapter sits, in words."""
     trainable_params: int
     """As PEFT counts them."""
     all_linear_params: int
@@ -49,7 +61,11 @@ class Advice:
     """Share of the blocks' weight elements under the adapter."""
     layer_coverage: Mapping[str, float]
     training: LearningRate
+    savings: Savings | None
+    """Against all-linear at the same rank; None for all-linear itself, or where it cannot be counted."""
     evidence: tuple[Evidence, ...]
+    smallest_difference: str
+    """What the evidence could have shown at best."""
     conflicts: tuple[Conflict, ...]
     warnings: tuple[str, ...]
     next_experiment: Experiment
@@ -60,48 +76,145 @@ class Advice:
         return dict(strict_json.jsonable(asdict(self)))
 
 
-def advise(run: Run, options: policy.Options) -> Advice:
+def advise(run: Run, options: policy.Options, highest_rung: int = rungs.ABLATION) -> Advice:
     """Return checked advice for the run that follows `run`.
+
+    Args:
+        run: the recorded run; a patch test or an ablation that lies in its directory is used.
+        options: what the caller asks for.
+        highest_rung: evidence above this rung is not looked at.
 
     Raises:
         MissingDataError: the run does not hold the movement that advice rests on.
+        SchemaError: a patch test or an ablation in the run's directory is damaged.
         UsageError: no adapter fits the budget.
         AdviceError: the model's twin cannot be built, or PEFT resolves the config differently from the plan.
     """
     movement: Movement = registry.analysis("lora_movement").run(run)
+    ladder = rungs.of_run(run.path, highest_rung)
     with _collector_paused():
         model = twin.build(run.manifest.model)
-        choice, resolved, unreachable = _checked(run, model, options)
-    plan = choice.plan
-    arguments = run.manifest.trainer.get("arguments") or {}
+        chosen = _Chooser(run, model, options, ladder).choose()
+    plan, resolved = chosen.proven.choice.plan, chosen.proven.resolved
     return Advice(
-        verdict=_verdict(movement, plan, choice),
-        rung=RUNG,
+        verdict=wording.verdict(movement, ladder, chosen.rung, chosen.where, chosen.proven.choice, chosen.placed),
+        rung=chosen.rung,
         peft_config=resolved.saved,
         modules=plan.modules,
+        where=chosen.where,
         trainable_params=resolved.trainable,
-        all_linear_params=choice.all_linear_parameters,
+        all_linear_params=chosen.proven.choice.all_linear_parameters,
         target_counts=_target_counts(resolved.saved["target_modules"], plan),
         max_rank=plan.max_rank,
         coverage=resolved.coverage,
         layer_coverage=resolved.layer_coverage,
-        training=learning_rate.advise(
-            arguments.get("learning_rate"), run.manifest.lora, plan, options.keep_learning_rate
-        ),
-        evidence=tuple(evidence.statements(movement)),
-        conflicts=literature.conflicts(options.goal),
-        warnings=(
-            *choice.warnings,
-            *unreachable,
-            *_left_out(model),
-            *_coverage(resolved),
-            *_unseen(run, plan),
-            *_of_lora_run(run.manifest.lora),
-            *evidence.warnings(movement),
-        ),
-        next_experiment=next_experiment(run, movement, plan, options),
+        training=_training(run, ladder, chosen, options),
+        savings=chosen.savings,
+        evidence=_evidence(movement, ladder),
+        smallest_difference=statements.smallest_difference(ladder.patch, ladder.ablation),
+        conflicts=literature.conflicts(options.goal, placed=chosen.placed),
+        warnings=_warnings(run, movement, model, ladder, chosen),
+        next_experiment=next_experiment(run, movement, plan, options, ladder, chosen.placed),
         movement=movement,
     )
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """A proven choice, the rung that it rests on, and what it saves."""
+
+    proven: Proven
+    rung: int
+    where: str
+    placed: bool
+    """Whether it leaves out layers or module types because of what was tested."""
+    savings: Savings | None
+    notes: tuple[str, ...] = ()
+
+
+class _Chooser:
+    """Finds the adapter: of the ablation if it fits, else by the patch test, else by movement."""
+
+    def __init__(self, run: Run, model: twin.Twin, options: policy.Options, ladder: Ladder) -> None:
+        self._model = model
+        self._options = options
+        self._ladder = ladder
+        self._arguments: Mapping[str, Any] = run.manifest.trainer.get("arguments") or {}
+        self._dropout = float((run.manifest.lora or {}).get("lora_dropout") or 0.0)
+        self._base = (run.manifest.model.get("name"), run.manifest.model.get("revision"))
+
+    def choose(self) -> _Chosen:
+        """Return the choice of the highest rung that supports one within the budget."""
+        trained, notes = self._trained()
+        if trained is not None:
+            return trained
+        if self._ladder.patch is None:
+            proven = self._prove(lambda linear: policy.choose(linear, self._options, self._dropout))
+            where = placement.where(_modules(proven), proven.reachable)
+            return _Chosen(proven, rungs.MOVEMENT, where, False, None, notes)
+        return replace(self._patched(), notes=notes)
+
+    def _prove(self, choose: proof.Choose) -> Proven:
+        return proof.prove(self._model, choose, self._base)
+
+    def _trained(self) -> tuple[_Chosen | None, tuple[str, ...]]:
+        """Return the adapter that an ablation supports, if the caller's wishes allow it."""
+        arm = self._ladder.arm
+        if arm is None or arm.lora is None:
+            return None, ()
+        rank = int(arm.lora.get("r") or policy.DEFAULT_RANK)
+        whole = sum(m.adapter_parameters(rank, self._options.method) for m in self._model.linear)
+        proven = proof.of_config(self._model, arm.lora, whole, self._base)
+        against = policy.objection(proven.choice.plan, proven.choice.parameters, whole, self._options)
+        if against is not None:
+            return None, (f"the ablation supports {arm.arm}, which {against}; the advice rests on what lies below it",)
+        where = placement.where(_modules(proven), proven.reachable)
+        placed = len(proven.choice.plan.modules) < len(proven.reachable)
+        return _Chosen(proven, rungs.ABLATION, where, placed, self._savings(proven)), ()
+
+    def _patched(self) -> _Chosen:
+        stored, options = self._ladder.patch, self._options
+        assert stored is not None  # noqa: S101  # `choose` has looked
+        proven = self._prove(lambda linear: placement.choose(linear, options, stored, self._dropout))
+        limited = options.max_params is not None or options.max_fraction is not None
+        if not limited:
+            named = self._named_parts(proven)
+            if named is not None:
+                return named
+        where = placement.where(_modules(proven), proven.reachable)
+        placed = len(proven.choice.plan.modules) < len(proven.reachable)
+        return _Chosen(proven, rungs.PATCH, where, placed, self._savings(proven) if placed else None)
+
+    def _named_parts(self, everywhere: Proven) -> _Chosen | None:
+        """Return an adapter on the named parts alone, if leaving out the others saves something worth having."""
+        stored, options = self._ladder.patch, self._options
+        assert stored is not None  # noqa: S101  # `_patched` has it
+        if placement.named_only(everywhere.reachable, options, stored, self._dropout) is None:
+            return None
+
+        def named(linear: Sequence[LinearModule]) -> policy.Choice:
+            found = placement.named_only(linear, options, stored, self._dropout)
+            return found if found is not None else everywhere.choice
+
+        proven = self._prove(named)
+        savings = self._savings(proven)
+        where = placement.where(_modules(proven), proven.reachable)
+        if options.goal != "retention" and (savings is None or not savings.practical):
+            where = placement.where(_modules(everywhere), everywhere.reachable)
+            return _Chosen(everywhere, rungs.PATCH, where, False, savings)
+        return _Chosen(proven, rungs.PATCH, where, True, savings)
+
+    def _savings(self, proven: Proven) -> Savings | None:
+        choice = proven.choice
+        whole = uniform(proven.reachable, choice.plan.rank, policy.ALPHA, choice.plan.method, choice.plan.dropout)
+        if choice.plan.names == whole.names:
+            return None
+        config = proof.saved(self._model, whole, self._base)
+        sizes = (choice.parameters, choice.all_linear_parameters)
+        found = compare(self._model, proven.resolved.saved, config, sizes, self._arguments)
+        ablation = self._ladder.ablation
+        trained = measured(ablation) if ablation is not None else ()
+        return replace(found, items=(*trained, *found.items)) if found is not None else None
 
 
 @contextmanager
@@ -116,113 +229,45 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _checked(
-    run: Run, model: twin.Twin, options: policy.Options
-) -> tuple[policy.Choice, dry_run.Resolved, tuple[str, ...]]:
-    """Choose a plan and prove it; leave out what PEFT would redirect to stacked experts, and say so."""
-    choice, resolved = _resolved(run, model, model.linear, options)
-    redirected = choice.plan.names - resolved.ranks.keys()
-    unreachable: tuple[str, ...] = ()
-    if redirected and resolved.parameters:
-        reachable = [module for module in model.linear if module.name not in redirected]
-        leaves = ", ".join(sorted({name.rsplit(".", 1)[-1] for name in redirected}))
-        unreachable = (
-            f"PEFT redirects {leaves} on {model.model_type} to the routed experts, so {len(redirected)} linear modules "
-            f"(the first: {min(redirected)}) cannot be adapted and are left out",
-        )
-        choice, resolved = _resolved(run, model, reachable, options)
-    dry_run.check(choice.plan, resolved)
-    if resolved.trainable != choice.parameters:
-        raise AdviceError(
-            f"PEFT counts {resolved.trainable} trainable parameters where the plan has {choice.parameters}: the config "
-            "is not what was meant"
-        )
-    return choice, resolved, unreachable
+def _modules(proven: Proven) -> list[LinearModule]:
+    names = proven.choice.plan.names
+    return [module for module in proven.reachable if module.name in names]
 
 
-def _resolved(
-    run: Run, model: twin.Twin, linear: Any, options: policy.Options
-) -> tuple[policy.Choice, dry_run.Resolved]:
-    dropout = float((run.manifest.lora or {}).get("lora_dropout") or 0.0)
-    choice = policy.choose(linear, options, dropout)
-    names = (run.manifest.model.get("name"), run.manifest.model.get("revision"))
-    config = peft_config(choice.plan, model.module_names, *names)
-    return choice, dry_run.resolve(dry_run.saved_config(config), model)
+def _training(run: Run, ladder: Ladder, chosen: _Chosen, options: policy.Options) -> LearningRate:
+    recorded = (run.manifest.trainer.get("arguments") or {}).get("learning_rate")
+    plan = chosen.proven.choice.plan
+    if chosen.rung == rungs.ABLATION and ladder.arm is not None and not options.keep_learning_rate:
+        best = ladder.arm.learning_rate
+        tried = ", ".join(f"{float(rate):g}" for rate in sorted(ladder.arm.rates_tried, key=float))
+        return LearningRate(best, best, best, f"the best of the rates that the ablation tried ({tried})")
+    return learning_rate.advise(recorded, run.manifest.lora, plan, options.keep_learning_rate)
 
 
-def _verdict(movement: Movement, plan: Plan, choice: policy.Choice) -> str:
-    spread = movement.spread("layer", "displacement")
-    ratio = spread.max_over_min.value if spread is not None else math.nan
-    what = f"uniform rank {plan.rank} on {len(plan.modules)} linear modules in all layers"
-    if choice.gave_way:
-        what += f" (budget: {'; '.join(choice.gave_way)})"
-    if math.isnan(ratio):
-        return f"{what}: movement says nothing against uniform"
-    if evidence.is_flat(spread):
-        return f"{what}: movement over layers is flat (largest/smallest {ratio:.2f}, below 3): keep uniform"
-    shown = "infinite" if math.isinf(ratio) else f"{ratio:.2f}"
+def _evidence(movement: Movement, ladder: Ladder) -> tuple[Evidence, ...]:
+    found: list[Evidence] = []
+    if ladder.ablation is not None:
+        found += statements.of_ablation(ladder.ablation, ladder.arm)
+    if ladder.patch is not None:
+        found += statements.of_patch_test(ladder.patch)
+    return (*found, *evidence.statements(movement))
+
+
+def _warnings(run: Run, movement: Movement, model: twin.Twin, ladder: Ladder, chosen: _Chosen) -> tuple[str, ...]:
+    plan = chosen.proven.choice.plan
     return (
-        f"{what}: movement over layers is uneven (largest/smallest {shown}), but movement is not contribution, and "
-        "no study found that ranks allocated by a norm beat uniform under GRPO: still uniform until a test on this run "
-        "says otherwise"
+        *chosen.notes,
+        *chosen.proven.choice.warnings,
+        *chosen.proven.unreachable,
+        *limits.left_out(model),
+        *limits.coverage(chosen.proven.resolved, by_choice=chosen.placed),
+        *limits.unseen(run, plan),
+        *(limits.of_patch_test(ladder.patch, plan) if ladder.patch is not None else ()),
+        *limits.of_lora_run(run.manifest.lora),
+        *evidence.warnings(movement),
     )
 
 
-def _left_out(model: twin.Twin) -> list[str]:
-    reasons: dict[str, list[str]] = {}
-    for name, why in model.left_out:
-        reasons.setdefault(why, []).append(name)
-    reasons.pop(twin.HEAD_REASON, None)
-    return [f"{len(names)} modules left out, the first: {names[0]}: {why}" for why, names in reasons.items()]
-
-
-def _coverage(resolved: dry_run.Resolved) -> list[str]:
-    found = []
-    if resolved.coverage < _LOW_COVERAGE:
-        found.append(
-            f"the adapter covers {100 * resolved.coverage:.0f} % of the blocks' weights; the rest are no linear "
-            "modules (stacked experts, convolutions, state-space parameters), were given up, or are out of PEFT's reach"
-        )
-    bare = [layer for layer, share in resolved.layer_coverage.items() if share == 0]
-    if bare:
-        found.append(f"{len(bare)} of {len(resolved.layer_coverage)} layers get no adapter: {', '.join(bare[:8])}")
-    return found
-
-
-def _target_counts(targets: Iterable[str], plan: Plan) -> dict[str, int]:
-    return {t: sum(name == t or name.endswith(f".{t}") for name in plan.names) for t in targets}
-
-
-def _unseen(run: Run, plan: Plan) -> list[str]:
-    """Name advised modules whose weight the trace does not hold; of none, the trace may be of another model."""
-    recorded = {str(name).removesuffix(".weight") for name in run.tensors["tensor"].values}
-    unseen = sorted(plan.names - recorded)
-    if len(unseen) == len(plan.modules):
-        return [
-            f"none of the advised modules (the first: {unseen[0]}) is in the trace: its tensors have other names than "
-            f"the recorded class {run.manifest.model.get('class')}, so their movement may be another model's"
-        ]
-    if unseen:
-        return [f"of {len(unseen)} advised modules (the first: {unseen[0]}) the run recorded nothing"]
-    return []
-
-
-def _of_lora_run(lora: Mapping[str, Any] | None) -> list[str]:
-    if not lora:
-        return []
-    found = ["a LoRA run shows only what its adapters could do: of modules without one it says nothing"]
-    fixed = [key for key in ("rank_pattern", "alpha_pattern") if lora.get(key)]
-    if fixed:
-        found.append(
-            f"the run's {' and '.join(fixed)} are not carried over: its alpha × learning rate is taken from r "
-            "and lora_alpha"
-        )
-    if lora.get("modules_to_save"):
-        found.append(f"the run also trained {lora['modules_to_save']} in full (modules_to_save); the advice does not")
-    initial = lora.get("init_lora_weights")
-    if isinstance(initial, str) and initial.startswith(("pissa", "olora", "corda", "mica")):
-        found.append(
-            f"the run started from {initial}; the advice starts from B = 0, as SVD-based starts collapse "
-            "under RL (arXiv:2511.08567)"
-        )
-    return found
+def _target_counts(targets: Iterable[str] | str, plan: Plan) -> dict[str, int]:
+    named = [targets] if isinstance(targets, str) else targets
+    return {t: sum(name == t or name.endswith(f".{t}") for name in plan.names) for t in named}

@@ -21,8 +21,18 @@ if TYPE_CHECKING:
     from grpodyn.lora.advice import Advice
 
 # What the next run needs; PEFT fills in its own defaults, and keys it would save today could be unknown to it tomorrow.
-_LORA_KEYS = ("r", "lora_alpha", "lora_dropout", "bias", "target_modules", "use_rslora", "use_dora", "rank_pattern")
-_ONLY_IF_SET = frozenset({"use_rslora", "use_dora", "rank_pattern"})
+_LORA_KEYS = (
+    "r",
+    "lora_alpha",
+    "lora_dropout",
+    "bias",
+    "target_modules",
+    "layers_to_transform",
+    "use_rslora",
+    "use_dora",
+    "rank_pattern",
+)
+_ONLY_IF_SET = frozenset({"layers_to_transform", "use_rslora", "use_dora", "rank_pattern"})
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,19 @@ def resolve(saved: Mapping[str, Any], twin: Twin) -> Resolved:
     Raises:
         AdviceError: PEFT refuses the config on this model.
     """
+    model = applied(saved, twin)
+    ranks, parameters, covered = _read_back(model)
+    trainable, _ = model.get_nb_trainable_parameters()
+    coverage, by_layer = _coverage(covered, twin.block_elements)
+    return Resolved(ranks, tuple(parameters), trainable, saved, coverage, by_layer)
+
+
+def applied(saved: Mapping[str, Any], twin: Twin) -> Any:
+    """Return a copy of the twin with the adapter of a saved config on it.
+
+    Raises:
+        AdviceError: PEFT refuses the config on this model.
+    """
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, ADAPTER_CONFIG).write_text(json.dumps(saved), encoding="utf-8")
         config = PeftConfig.from_pretrained(folder)
@@ -67,13 +80,9 @@ def resolve(saved: Mapping[str, Any], twin: Twin) -> Resolved:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            model: Any = get_peft_model(copy.deepcopy(twin.model), config, low_cpu_mem_usage=True)
+            return get_peft_model(copy.deepcopy(twin.model), config, low_cpu_mem_usage=True)
         except (ValueError, TypeError, NotImplementedError) as error:
             raise AdviceError(f"PEFT refuses the config on {type(twin.model).__name__}: {error}") from error
-    ranks, parameters, covered = _read_back(model)
-    trainable, _ = model.get_nb_trainable_parameters()
-    coverage, by_layer = _coverage(covered, twin.block_elements)
-    return Resolved(ranks, tuple(parameters), trainable, saved, coverage, by_layer)
 
 
 def _read_back(model: Any) -> tuple[dict[str, tuple[int, float]], list[str], set[str]]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-import math
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from grpodyn.ablation.results import Ablation
 from grpodyn.lora import evidence
 from grpodyn.lora.findings import Movement
 from grpodyn.lora.modules import Plan
 from grpodyn.lora.policy import Options
+from grpodyn.lora.rungs import Ladder
+from grpodyn.lora.stored import Stored
 
 if TYPE_CHECKING:
     from grpodyn.trace.reader import Run
@@ -26,9 +27,22 @@ class Experiment:
     reading: str
 
 
-def next_experiment(run: Run, movement: Movement, plan: Plan, options: Options) -> Experiment:
-    """Return the cheapest experiment that could change the advice."""
+def next_experiment(
+    run: Run, movement: Movement, plan: Plan, options: Options, ladder: Ladder, placed: bool
+) -> Experiment:
+    """Return the cheapest experiment that could change the advice.
+
+    Args:
+        run: the run.
+        movement: what moved in it.
+        plan: the advised adapter.
+        options: what the caller asked for.
+        ladder: what was tested already.
+        placed: whether the advice leaves out layers or module types because of a test.
+    """
     steps = _Commands(run)
+    if ladder.ablation is not None:
+        return _after_ablation(steps, ladder.ablation)
     if options.goal == "retention":
         return _retention(steps, movement)
     ranks = movement.ranks
@@ -43,8 +57,45 @@ def next_experiment(run: Run, movement: Movement, plan: Plan, options: Options) 
             ),
             reading="twice the rank with the same alpha × learning rate; a gain beyond the noise of seeds says it did",
         )
+    if ladder.patch is not None:
+        return _after_patch_test(steps, ladder.patch, placed)
     if not evidence.is_flat(movement.spread("layer", "displacement")):
         return _placement(steps, movement)
+    return Experiment(
+        question="movement is flat; is the gain's place flat too?",
+        commands=(f"grpodyn attribute {steps.run}",),
+        reading="one evaluation per part, no training: what put-back costs is where this run's change is stored",
+    )
+
+
+def _placement(steps: _Commands, movement: Movement) -> Experiment:
+    top = [layer.group for layer in evidence.leading_layers(movement)]
+    indices = sorted(int(layer.rsplit(".", 1)[-1]) for layer in top)
+    share = 100 * sum(layer.displacement_share for layer in evidence.leading_layers(movement))
+    return Experiment(
+        question=f"layers {_list(indices)} hold {share:.0f} % of the displacement energy; do they hold the gain?",
+        commands=(f"grpodyn attribute {steps.run}",),
+        reading="one evaluation per part, no training: what put-back costs is where this run's change is stored",
+    )
+
+
+def _after_patch_test(steps: _Commands, stored: Stored, placed: bool) -> Experiment:
+    prompts = int(stored.found.sources["prompts"]["choose"]["prompts"])
+    if stored.word == "too noisy":
+        return Experiment(
+            question="with more prompts, can the parts be told apart?",
+            commands=(f"grpodyn attribute {steps.run} --prompts {4 * prompts}",),
+            reading="four times the prompts halve the intervals; if all of the task's are used, the answer is no",
+        )
+    if placed:
+        return Experiment(
+            question="does training where this run's change is stored keep the gain?",
+            commands=(
+                f"grpodyn ablate {steps.run} --arms advised,all-linear,all-linear-same-budget,random-same-budget",
+            ),
+            reading="the advised adapter against all-linear, and against as many parameters spread evenly or placed at "
+            "random, over seeds: only that makes the hypothesis a finding",
+        )
     return Experiment(
         question="how much of the run's gain does the advised adapter keep?",
         commands=(steps.apply(), steps.record("advised"), steps.compare("advised")),
@@ -53,43 +104,36 @@ def next_experiment(run: Run, movement: Movement, plan: Plan, options: Options) 
     )
 
 
-def _placement(steps: _Commands, movement: Movement) -> Experiment:
-    top = [layer.group for layer in evidence.leading_layers(movement)]
-    indices = sorted(int(layer.rsplit(".", 1)[-1]) for layer in top)
-    share = 100 * sum(layer.displacement_share for layer in evidence.leading_layers(movement))
-    if _exists("attribute"):
+def _after_ablation(steps: _Commands, ablation: Ablation) -> Experiment:
+    needed = [c.needs_seeds for c in ablation.comparisons if c.needs_seeds is not None]
+    if ablation.missing:
         return Experiment(
-            question=f"layers {_list(indices)} hold {share:.0f} % of the displacement energy; do they hold the gain?",
-            commands=(f"grpodyn attribute {steps.run}",),
-            reading="one evaluation per part, no training: what put-back costs is where this run's change is stored",
+            question=f"{ablation.missing} trainings of the ablation are still to be done",
+            commands=(f"grpodyn ablate {steps.run}",),
+            reading="it goes on where it was stopped",
         )
-    whole = len(movement.layers)
-    low, high = 4, math.ceil(4 * whole / len(indices))
+    if needed:
+        return Experiment(
+            question="would more seeds separate the arms?",
+            commands=(f"grpodyn ablate {steps.run} --seeds {max(needed)}",),
+            reading="seeds that would show a difference of the size found; if that is too small to matter, stop here",
+        )
     return Experiment(
-        question=f"layers {_list(indices)} hold {share:.0f} % of the displacement energy; does an adapter there alone "
-        "keep the gain, at the same budget as a thinner one everywhere?",
-        commands=(
-            steps.apply(),
-            steps.record("everywhere", f"lora.r={low}"),
-            steps.record("placed", f"lora.r={high}", f"lora.layers_to_transform={indices}"),
-            steps.compare("everywhere", "placed"),
-        ),
-        reading="equal budgets, so a difference is placement; repeat over seeds before believing it",
+        question="does it hold on another task, or another model?",
+        commands=("grpodyn ablate CONFIG.yaml",),
+        reading="an ablation speaks for its own task and model only",
     )
 
 
 def _retention(steps: _Commands, movement: Movement) -> Experiment:
-    if _exists("ablate"):
-        commands: tuple[str, ...] = (f"grpodyn ablate {steps.run}",)
-    else:
-        count = len(movement.layers)
-        ends = sorted({layer for layer in (0, 1, count - 2, count - 1) if 0 <= layer < count})
-        commands = (
-            steps.apply(),
-            steps.record("everywhere"),
-            steps.record("ends", f"lora.layers_to_transform={ends}"),
-            steps.compare("everywhere", "ends"),
-        )
+    count = len(movement.layers)
+    ends = sorted({layer for layer in (0, 1, count - 2, count - 1) if 0 <= layer < count})
+    commands = (
+        steps.apply(),
+        steps.record("everywhere"),
+        steps.record("ends", f"lora.layers_to_transform={ends}"),
+        steps.compare("everywhere", "ends"),
+    )
     return Experiment(
         question="does an adapter on the first and last two layers forget less than one everywhere, and what "
         "does it cost in gain?",
@@ -124,7 +168,3 @@ class _Commands:
 
 def _list(indices: list[int]) -> str:
     return ", ".join(map(str, indices))
-
-
-def _exists(command: str) -> bool:
-    return importlib.util.find_spec(f"grpodyn.cli.commands.{command}") is not None

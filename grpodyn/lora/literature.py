@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,16 @@ FORGETTING = Conflict(
 )
 
 
-def conflicts(goal: str | None) -> tuple[Conflict, ...]:
-    """Return the disagreements that bear on advice for this goal, the closest first."""
+def conflicts(goal: str | None, *, placed: bool = False) -> tuple[Conflict, ...]:
+    """Return the disagreements that bear on advice for this goal, the closest first.
+
+    Args:
+        goal: what the caller wants.
+        placed: whether the advice leaves parts out because of what was tested on the run itself.
+    """
+    layers = (
+        replace(WHICH_LAYERS, here="what was tested on this run; neither paper's layers") if placed else WHICH_LAYERS
+    )
     if goal == "retention":
-        return (WHICH_LAYERS, FORGETTING, RANK_ONE, ADAPTIVE_RANK)
-    return (WHICH_LAYERS, RANK_ONE, ADAPTIVE_RANK)
+        return (layers, FORGETTING, RANK_ONE, ADAPTIVE_RANK)
+    return (layers, RANK_ONE, ADAPTIVE_RANK)

@@ -111,8 +111,31 @@ def minimal_targets(planned: Iterable[str], all_modules: Iterable[str]) -> list[
 
 
 def _endings(name: str) -> list[str]:
+    """Return a name's dotted endings, the shortest first; none begins with a layer's bare number."""
     parts = name.split(".")
-    return [".".join(parts[i:]) for i in range(len(parts) - 1, -1, -1)]
+    return [".".join(parts[i:]) for i in range(len(parts) - 1, -1, -1) if not parts[i].isdigit() or i == 0]
+
+
+def _targets(planned: frozenset[str], all_modules: Sequence[str]) -> dict[str, object]:
+    """Return what selects the planned modules: module types and layer indices where these two tell it, else names."""
+    everywhere = minimal_targets(planned, all_modules)
+    by_layer: dict[str, set[str]] = {}
+    for name in planned:
+        layer = layer_of(name)
+        # PEFT takes the last number in a name for its layer, and needs a list that is not at the model's root.
+        if layer is None or layer.count(".") < 2 or any(part.isdigit() for part in name[len(layer) :].split(".")):
+            return {"target_modules": everywhere}
+        by_layer.setdefault(layer, set()).add(name[len(layer) + 1 :])
+    inside = next(iter(by_layer.values()))
+    layers = sorted(by_layer, key=lambda layer: int(layer.rsplit(".", 1)[-1]))
+    same = [name for name in all_modules if (layer := layer_of(name)) and name[len(layer) + 1 :] in inside]
+    one_stack = len({layer.rsplit(".", 1)[0] for layer in (layer_of(name) or "" for name in same)}) == 1
+    if len(same) == len(planned) or not one_stack or any(found != inside for found in by_layer.values()):
+        return {"target_modules": everywhere}
+    return {
+        "target_modules": minimal_targets(same, all_modules),
+        "layers_to_transform": [int(layer.rsplit(".", 1)[-1]) for layer in layers],
+    }
 
 
 def peft_config(
@@ -129,7 +152,7 @@ def peft_config(
         "lora_alpha": plan.alpha,
         "lora_dropout": plan.dropout,
         "bias": "none",
-        "target_modules": minimal_targets(plan.names, all_modules),
+        **_targets(plan.names, all_modules),
         "use_rslora": plan.method == "rslora",
         "use_dora": plan.method == "dora",
     }

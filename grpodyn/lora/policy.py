@@ -61,7 +61,9 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class _Candidate:
+class Candidate:
+    """An adapter on a policy's path: less and less of one."""
+
     rank: int
     modules: tuple[LinearModule, ...]
     gave_way: tuple[str, ...]
@@ -73,16 +75,29 @@ def choose(linear: Sequence[LinearModule], options: Options, dropout: float = 0.
     Raises:
         UsageError: nothing on the path fits; states the smallest that is possible.
     """
-    path = _path(linear, options)
+    return choice_of(first_that_fits(_path(linear, options), linear, options), linear, options, dropout)
+
+
+def first_that_fits(path: Sequence[Candidate], linear: Sequence[LinearModule], options: Options) -> Candidate:
+    """Return the first adapter of a path that fits the budget.
+
+    Raises:
+        UsageError: nothing on the path fits; states the smallest that is possible.
+    """
     for candidate in path:
-        parameters, whole = _sizes(candidate, linear, options.method)
-        if _fits(parameters, whole, options):
-            plan = uniform(candidate.modules, candidate.rank, ALPHA, options.method, dropout)
-            return Choice(plan, parameters, whole, candidate.gave_way, _warnings(candidate, options))
+        if _fits(candidate, linear, options):
+            return candidate
     raise UsageError(_too_large(path, linear, options))
 
 
-def _path(linear: Sequence[LinearModule], options: Options) -> list[_Candidate]:
+def choice_of(candidate: Candidate, linear: Sequence[LinearModule], options: Options, dropout: float = 0.0) -> Choice:
+    """Return an adapter as a plan, with its size and what is to be said about it."""
+    parameters, whole = _sizes(candidate, linear, options.method)
+    plan = uniform(candidate.modules, candidate.rank, ALPHA, options.method, dropout)
+    return Choice(plan, parameters, whole, candidate.gave_way, _warnings(candidate, options))
+
+
+def _path(linear: Sequence[LinearModule], options: Options) -> list[Candidate]:
     """Adapters in the order in which a shrinking budget reaches them."""
     everything = tuple(linear)
     fewer = tuple(module for module in linear if module.leaf not in QUERY_AND_KEY)
@@ -94,13 +109,13 @@ def _path(linear: Sequence[LinearModule], options: Options) -> list[_Candidate]:
     def lower(rank: int) -> tuple[str, ...]:
         return () if rank == ranks[0] else (f"rank {ranks[0]} → {rank}",)
 
-    path = [_Candidate(rank, everything, lower(rank)) for rank in comfortable]
+    path = [Candidate(rank, everything, lower(rank)) for rank in comfortable]
     if not dropped or not fewer:
-        return path + [_Candidate(rank, everything, lower(rank)) for rank in below]
+        return path + [Candidate(rank, everything, lower(rank)) for rank in below]
     # A lower rank lowers all-linear at that rank alike, so under a fraction only leaving modules out helps.
     start = comfortable if options.max_fraction is not None else comfortable[-1:]
     left_out = f"{' and '.join(dropped)} left out"
-    return path + [_Candidate(rank, fewer, (*lower(rank), left_out)) for rank in (*start, *below)]
+    return path + [Candidate(rank, fewer, (*lower(rank), left_out)) for rank in (*start, *below)]
 
 
 def _ranks(options: Options) -> list[int]:
@@ -115,20 +130,38 @@ def _ranks(options: Options) -> list[int]:
     return [rank for rank in usable if rank >= LAST_RANK] or usable[:1] or [ladder[-1]]
 
 
-def _sizes(candidate: _Candidate, linear: Sequence[LinearModule], method: Method) -> tuple[int, int]:
+def _sizes(candidate: Candidate, linear: Sequence[LinearModule], method: Method) -> tuple[int, int]:
     def size(modules: Sequence[LinearModule]) -> int:
         return sum(module.adapter_parameters(candidate.rank, method) for module in modules)
 
     return size(candidate.modules), size(linear)
 
 
-def _fits(parameters: int, whole: int, options: Options) -> bool:
+def _fits(candidate: Candidate, linear: Sequence[LinearModule], options: Options) -> bool:
+    parameters, whole = _sizes(candidate, linear, options.method)
     return (options.max_params is None or parameters <= options.max_params) and (
         options.max_fraction is None or parameters <= options.max_fraction * whole
     )
 
 
-def _warnings(candidate: _Candidate, options: Options) -> tuple[str, ...]:
+def objection(plan: Plan, parameters: int, whole: int, options: Options) -> str | None:
+    """Return why an adapter that was trained before is not what the caller asks for; None if it is."""
+    ranks = {module.rank for module in plan.modules}
+    if options.max_params is not None and parameters > options.max_params:
+        return f"has {parameters} parameters, more than --max-params {options.max_params}"
+    if options.max_fraction is not None and parameters > options.max_fraction * whole:
+        share = parameters / whole
+        return f"has {share:.2f} of all-linear's parameters, more than --max-fraction {options.max_fraction:g}"
+    if options.rank is not None and ranks != {options.rank}:
+        return f"has rank {max(ranks)}, not the --rank {options.rank} asked for"
+    if options.rank_ladder and not ranks <= set(options.rank_ladder):
+        return f"has ranks {sorted(ranks)}, not all on the server's ladder"
+    if plan.method != options.method:
+        return f"is of the method {plan.method}, not {options.method}"
+    return None
+
+
+def _warnings(candidate: Candidate, options: Options) -> tuple[str, ...]:
     found: list[str] = []
     if candidate.rank < REDUCED_RANK:
         asked = "was asked for" if options.rank is not None else "is what the budget leaves"
@@ -149,7 +182,7 @@ def _warnings(candidate: _Candidate, options: Options) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _too_large(path: Sequence[_Candidate], linear: Sequence[LinearModule], options: Options) -> str:
+def _too_large(path: Sequence[Candidate], linear: Sequence[LinearModule], options: Options) -> str:
     asked = [f"--max-params {options.max_params}"] if options.max_params is not None else []
     asked += [f"--max-fraction {options.max_fraction:g}"] if options.max_fraction is not None else []
     sizes = [(*_sizes(candidate, linear, options.method), candidate) for candidate in path]
@@ -159,7 +192,7 @@ def _too_large(path: Sequence[_Candidate], linear: Sequence[LinearModule], optio
         ", ".join((f"rank {smallest.rank}", *smallest.gave_way[-1:])) if smallest.gave_way else f"rank {smallest.rank}"
     )
     message = (
-        f"no adapter that movement alone supports fits {' and '.join(asked)}: the smallest possible has {parameters} "
+        f"no adapter that the evidence supports fits {' and '.join(asked)}: the smallest possible has {parameters} "
         f"parameters ({what}), the smallest fraction of all-linear at the same rank is {fraction:.3f}. "
     )
     if options.max_fraction is not None and options.max_fraction < fraction:

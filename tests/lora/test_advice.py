@@ -33,13 +33,14 @@ def test_flat_movement_keeps_uniform(make_run) -> None:
 
 
 def test_uneven_movement_is_still_uniform_and_says_why(make_run) -> None:
-    advice = advise(make_run(coherence=UNEVEN), Options())
+    run = make_run(coherence=UNEVEN)
+    advice = advise(run, Options())
     assert "uneven (largest/smallest 5.00)" in advice.verdict
     assert "movement is not contribution" in advice.verdict
     assert {(m.rank, m.alpha) for m in advice.modules} == {(16, 32)}
     # The layer that moved most becomes a question, not a target.
     assert "layers 5 hold" in advice.next_experiment.question
-    assert any("lora.layers_to_transform=[5]" in line for line in advice.next_experiment.commands)
+    assert advice.next_experiment.commands == (f"grpodyn attribute {run.path}",)
 
 
 def test_movement_is_never_called_what_it_is_not(make_run) -> None:

@@ -33,7 +33,7 @@ def test_targets_are_the_shortest_endings() -> None:
     names = [f"model.layers.{i}.self_attn.{m}" for i in range(12) for m in ("q_proj", "k_proj")]
     assert minimal_targets(names, names) == ["k_proj", "q_proj"]
     only_last = [name for name in names if ".11." in name]
-    assert minimal_targets(only_last, names) == ["11.self_attn.k_proj", "11.self_attn.q_proj"]
+    assert minimal_targets(only_last, names) == ["layers.11.self_attn.k_proj", "layers.11.self_attn.q_proj"]
     # Layer 1 must not drag layer 11 along.
     first = minimal_targets(["model.layers.1.self_attn.q_proj"], names)
     assert not peft_matches(first, "model.layers.11.self_attn.q_proj")

@@ -1,0 +1,166 @@
+"""Which adapter to advise on a patch test (rung 2): what holds nothing gives way first, one part at a time.
+
+The patch test says where the finished run's change is stored. That the next run should train there is a hypothesis, so
+without a budget the advice leaves parts out only where that saves something worth having.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from grpodyn.lora.modules import QUERY_AND_KEY, LinearModule, layer_of
+from grpodyn.lora.policy import (
+    DEFAULT_RANK,
+    LAST_RANK,
+    REDUCED_RANK,
+    Candidate,
+    Choice,
+    Options,
+    choice_of,
+    first_that_fits,
+)
+from grpodyn.lora.stored import Held, Stored
+
+_LARGEST_RANK = 64
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One part that gives way without loss."""
+
+    what: str
+    modules: frozenset[str]
+
+
+def choose(linear: Sequence[LinearModule], options: Options, stored: Stored, dropout: float = 0.0) -> Choice:
+    """Return the first adapter on the patch test's path that fits the budget.
+
+    Raises:
+        UsageError: nothing on the path fits; states the smallest that is possible.
+    """
+    path = list(_path(linear, options, stored))
+    fitting = first_that_fits(path, linear, options)
+    return choice_of(fitting, linear, options, dropout)
+
+
+def named_only(linear: Sequence[LinearModule], options: Options, stored: Stored, dropout: float = 0.0) -> Choice | None:
+    """Return an adapter on nothing but the parts that the verdict names; None where it names none within reach."""
+    inside = stored.named(linear)
+    if stored.word != "localised" or stored.out_of_reach or not inside or len(inside) == len(linear):
+        return None
+    # Query and key alone were the worst of all placements in the studies that had them.
+    if all(module.leaf in QUERY_AND_KEY for module in inside):
+        return None
+    candidate = Candidate(ranks(options, stored)[0], tuple(inside), ())
+    return choice_of(candidate, linear, options, dropout)
+
+
+def ranks(options: Options, stored: Stored) -> list[int]:
+    """Return the ranks of the path, the preferred first: none below what truncation needs, if it was tried."""
+    if options.rank is not None:
+        return [options.rank]
+    floor = min(stored.rank_floor or REDUCED_RANK, _LARGEST_RANK)
+    wanted = [DEFAULT_RANK, REDUCED_RANK, LAST_RANK] if floor <= DEFAULT_RANK else [floor]
+    usable = [rank for rank in wanted if rank >= floor]
+    if not options.rank_ladder:
+        return usable
+    ladder = sorted(set(options.rank_ladder))
+    # The server's next step up; where its ladder ends below, its highest.
+    stepped = [next((rank for rank in ladder if rank >= wish), ladder[-1]) for wish in usable]
+    return list(dict.fromkeys(stepped))
+
+
+def _path(linear: Sequence[LinearModule], options: Options, stored: Stored) -> Iterator[Candidate]:
+    """Adapters in the order in which a shrinking budget reaches them."""
+    tried = ranks(options, stored)
+    comfortable = [rank for rank in tried if rank >= REDUCED_RANK] or tried[:1]
+    left, gone = list(linear), list[str]()
+    yield Candidate(tried[0], tuple(left), ())
+    for step in _free_steps(linear, stored):
+        left = [module for module in left if module.name not in step.modules]
+        gone.append(f"{step.what} left out")
+        yield Candidate(tried[0], tuple(left), tuple(gone))
+    # A lower rank lowers all-linear at that rank alike, so under a fraction only leaving modules out helps.
+    lowest = tried[0] if options.max_params is None else comfortable[-1]
+    if lowest != tried[0]:
+        gone.append(f"rank {tried[0]} → {lowest}")
+        yield Candidate(lowest, tuple(left), tuple(gone))
+    order = sorted(left, key=lambda module: _density(module, stored))
+    for count, module in enumerate(order[:-1], 1):
+        left.remove(module)
+        yield Candidate(lowest, tuple(left), (*gone, f"{count} modules that hold least for their size left out"))
+    for rank in tried:
+        if rank < lowest:
+            yield Candidate(rank, tuple(left), (*gone, f"rank {lowest} → {rank}"))
+
+
+def _free_steps(linear: Sequence[LinearModule], stored: Stored) -> list[_Step]:
+    """Return the layers and module types without which nothing may be lost, in order: what holds least goes first.
+
+    The layer and the type that hold most never go as a whole.
+    """
+    by_layer = _ordered(linear, stored.layers, lambda m: layer_of(m.name) or "")
+    by_type = _ordered(linear, stored.types, lambda m: m.leaf)
+    return [*by_type, *by_layer] if stored.by_types else [*by_layer, *by_type]
+
+
+def _ordered(
+    linear: Sequence[LinearModule], held: Mapping[str, Held], label: Callable[[LinearModule], str]
+) -> list[_Step]:
+    # A part that the run did not change holds nothing.
+    known = {name: held.get(name, Held(0.0, True)) for name in dict.fromkeys(label(module) for module in linear)}
+    ascending = sorted(known, key=lambda name: known[name].share)
+    return [
+        _Step(shown(name), frozenset(m.name for m in linear if label(m) == name))
+        for name in ascending[:-1]
+        if known[name].gives_way
+    ]
+
+
+def _density(module: LinearModule, stored: Stored) -> float:
+    """Return share of its layer × share of its type, for each parameter that an adapter takes there.
+
+    As if layers and types told nothing about each other, which was not measured.
+    """
+    layer, kind = stored.held(module)
+    return max(0.0, layer) * max(0.0, kind) / (module.in_features + module.out_features)
+
+
+def shown(part: str) -> str:
+    """Return how a layer's or a type's name is said.
+
+    >>> shown("model.layers.3"), shown("up_proj")
+    ('layer 3', 'up_proj')
+    """
+    last = part.rsplit(".", 1)[-1]
+    return f"layer {last}" if last.isdigit() else part
+
+
+def where(modules: Sequence[LinearModule], linear: Sequence[LinearModule]) -> str:
+    """Return in words where an adapter sits.
+
+    >>> model = [LinearModule(f"m.layers.{i}.{leaf}", 1, 1) for i in range(3) for leaf in ("q_proj", "up_proj")]
+    >>> where(model, model), where(model[2:], model), where(model[3:], model)
+    ('all layers', 'layers 1, 2', 'layer 2; up_proj of layer 1')
+    """
+    full = _types_by_layer(linear)
+    here = _types_by_layer(modules)
+    everywhere = {leaf for leaf in dict.fromkeys(m.leaf for m in linear) if any(leaf in t for t in here.values())}
+    whole = [layer for layer, leaves in here.items() if leaves == [leaf for leaf in full[layer] if leaf in everywhere]]
+    said = []
+    if len(whole) == len(full):
+        said.append("all layers")
+    elif whole:
+        numbers = ", ".join(layer.rsplit(".", 1)[-1] for layer in whole)
+        said.append(f"layer{'s' * (len(whole) > 1)} {numbers}")
+    said += [f"{', '.join(leaves)} of {shown(layer)}" for layer, leaves in here.items() if layer not in whole]
+    missing = [leaf for leaf in dict.fromkeys(m.leaf for m in linear) if leaf not in everywhere]
+    return "; ".join(said) + (f"; without {', '.join(missing)}" if missing else "")
+
+
+def _types_by_layer(modules: Sequence[LinearModule]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for module in modules:
+        found.setdefault(layer_of(module.name) or "", []).append(module.leaf)
+    return found
