@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, set_seed
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PrinterCallback, set_seed
 from trl import GRPOConfig, GRPOTrainer
 
 from grpodyn.embedded import MODEL_DIR
@@ -52,6 +52,7 @@ def checkpoints(steps: list[int], folder: Path) -> dict[int, Path]:
         train_dataset=task(TASK).to_dataset("train"),
         processing_class=AutoTokenizer.from_pretrained(MODEL_DIR),
     )
+    trainer.remove_callback(PrinterCallback)
     trainer.train()
     return {0: MODEL_DIR} | {step: folder / f"checkpoint-{step}" for step in steps}
 

@@ -84,4 +84,4 @@ def pooled(parts: Sequence[WindowLosses]) -> WindowLosses:
 
 def _exp(value: float) -> float:
     # A model that broke can be wrong by more nats than a float can say.
-    return math.exp(value) if value < 700 else math.inf
+    return math.inf if value > 700 else math.exp(value)

@@ -1,0 +1,252 @@
+"""What a run lost beside what it gained: fixed text, earlier stages, drift of the policy, and which layers moved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from grpodyn.analysis import Analysis
+from grpodyn.arms.layers import layer_shares
+from grpodyn.errors import MissingDataError
+from grpodyn.evaluation import kept_losses
+from grpodyn.evaluation.kept_losses import Kept
+from grpodyn.evaluation.perplexity import WindowLosses, perplexity_ratio
+from grpodyn.evaluation.records import held_out_by_step
+from grpodyn.evaluation.retention import PERPLEXITY, STAGE
+from grpodyn.series.columns import evaluation
+from grpodyn.statistics import Interval, mean_interval, paired_interval
+
+if TYPE_CHECKING:
+    from grpodyn.trace.reader import Run
+
+NO_CAUSE = (
+    "the layers moved while this was lost; that says neither that they hold what was lost nor that keeping them still "
+    "would keep it: `ablate` with fewer layers would"
+)
+
+
+@dataclass(frozen=True)
+class TextChange:
+    """Perplexity of one text before and after training."""
+
+    text: str
+    before: float
+    """Per token."""
+    after: float
+    ratio: Interval
+    """After over before, paired over windows; above 1 is worse. Bounds are nan where windows were not kept."""
+    word_before: float
+    """Per word; nan where no word begins in what is scored."""
+    word_after: float
+    windows: int
+
+
+@dataclass(frozen=True)
+class DriftAt:
+    """How far the policy has moved at a step."""
+
+    step: int
+    forward_kl: Interval
+    """KL(π₀‖π) in nats a completion, over prompts."""
+    per_token: float
+
+
+@dataclass(frozen=True)
+class StageChange:
+    """An earlier stage, tested again."""
+
+    name: str
+    before: float
+    """Mean exact chance of the right answer."""
+    after: float
+    difference: Interval
+    """After minus before, paired over prompts; bounds are nan where prompts were not kept."""
+    prompts: int
+
+
+@dataclass(frozen=True)
+class Point:
+    """One step of the curve of retention against gain; nan where not measured."""
+
+    step: int
+    gain: float
+    """Held-out accuracy of the task, minus that of the base."""
+    forward_kl: float
+    perplexity_ratio: Mapping[str, float]
+    """Of each text, to step 0."""
+    stage_difference: Mapping[str, float]
+    """Of each stage, to step 0."""
+
+
+@dataclass(frozen=True)
+class Forgetting:
+    """What was lost and what was gained."""
+
+    run_id: str
+    status: str
+    first_step: int
+    last_step: int
+    perplexity: tuple[TextChange, ...]
+    kl: tuple[DriftAt, ...]
+    stages: tuple[StageChange, ...]
+    curve: tuple[Point, ...]
+    layers: Mapping[str, float]
+    """Each layer's share of the relative displacement at the end; empty where not recorded."""
+    no_cause: str
+    notes: tuple[str, ...]
+
+
+class ForgettingAnalysis(Analysis):
+    """Retention and gain over a run."""
+
+    name: ClassVar[str] = "forgetting"
+    title: ClassVar[str] = "What a run lost: perplexity of fixed text, earlier stages, drift; against what it gained"
+    requires: ClassVar[tuple[str, ...]] = ("evaluations",)
+    reference: ClassVar[str] = (
+        "Forward KL on the new task's prompts predicts forgetting, weight norms do not: arXiv 2509.04259. Perplexity "
+        "of plain text, without a chat template."
+    )
+
+    def run(self, run: Run, **options: Any) -> Forgetting:
+        """Return the `Forgetting` of a run.
+
+        The option `measured` holds further measurements (`Kept`), such as of texts that were chosen afterwards.
+
+        Raises:
+            MissingDataError: the run measured nothing beside its task; the message says how to.
+        """
+        later: Sequence[Kept] = tuple(options.get("measured", ()))
+        # A text that was measured again may have been cut otherwise: the two are not mixed.
+        again = {(one.kind, one.name) for one in later}
+        kept = [*(one for one in kept_losses.read(run) if (one.kind, one.name) not in again), *later]
+        perplexities, stages = _texts(run, kept), _stages(run, kept)
+        drift = _drift(kept)
+        if not (perplexities or stages or drift):
+            run.require("metrics")
+            raise MissingDataError(
+                f"{run.path} measured nothing beside its task; record with `--set 'evaluate.texts=[FILE]' --set "
+                "evaluate.kl=true` (and evaluate.stages), or measure its saved weights now: `grpodyn forgetting RUN "
+                "--text FILE`"
+            )
+        curve = _curve(run, kept)
+        layers = layer_shares(run)
+        notes = [] if layers else ["which layers moved is not recorded: record the probe layer_delta"]
+        if len(curve) < 3:
+            notes.append("measured before and after alone: for a curve between, set `evaluate.every`")
+        steps = [point.step for point in curve]
+        return Forgetting(
+            run_id=run.manifest.run_id,
+            status=run.status,
+            first_step=min(steps),
+            last_step=max(steps),
+            perplexity=perplexities,
+            kl=drift,
+            stages=stages,
+            curve=curve,
+            layers=layers,
+            no_cause=NO_CAUSE,
+            notes=tuple(notes),
+        )
+
+
+def _of(kept: Sequence[Kept], kind: str) -> dict[str, list[Kept]]:
+    names = dict.fromkeys(one.name for one in kept if one.kind == kind)
+    return {
+        name: sorted((one for one in kept if (one.kind, one.name) == (kind, name)), key=lambda one: one.step)
+        for name in names
+    }
+
+
+def _losses(one: Kept) -> WindowLosses:
+    return WindowLosses(one.values, one.tokens, one.words)
+
+
+def _texts(run: Run, kept: Sequence[Kept]) -> tuple[TextChange, ...]:
+    found = []
+    for name, series in _of(kept, "text").items():
+        same = [one for one in series if one.digest == series[-1].digest]
+        before, after = _losses(same[0]), _losses(same[-1])
+        found.append(
+            TextChange(
+                text=name,
+                before=before.perplexity,
+                after=after.perplexity,
+                ratio=perplexity_ratio(before, after),
+                word_before=before.word_perplexity,
+                word_after=after.word_perplexity,
+                windows=len(after.tokens),
+            )
+        )
+    known = {change.text for change in found}
+    for name, (first, last) in _ends(run, PERPLEXITY).items():
+        if name not in known:
+            ratio = Interval(last / first, math.nan, math.nan, 0.95)
+            found.append(TextChange(name, first, last, ratio, math.nan, math.nan, 0))
+    return tuple(found)
+
+
+def _stages(run: Run, kept: Sequence[Kept]) -> tuple[StageChange, ...]:
+    found = []
+    for name, series in _of(kept, "stage").items():
+        before, after = series[0].values, series[-1].values
+        found.append(
+            StageChange(name, float(before.mean()), float(after.mean()), paired_interval(after, before), len(after))
+        )
+    known = {change.name for change in found}
+    for metric, (first, last) in _ends(run, STAGE).items():
+        name = metric.removesuffix("/accuracy")
+        if name != metric and name not in known:
+            found.append(StageChange(name, first, last, Interval(last - first, math.nan, math.nan, 0.95), 0))
+    return tuple(found)
+
+
+def _drift(kept: Sequence[Kept]) -> tuple[DriftAt, ...]:
+    return tuple(
+        DriftAt(one.step, mean_interval(one.values), float(one.values.sum() / one.tokens.sum()))
+        for series in _of(kept, "drift").values()
+        for one in series
+    )
+
+
+def _ends(run: Run, prefix: str) -> dict[str, tuple[float, float]]:
+    """Return the first and the last value of every evaluation metric with a prefix."""
+    if not run.rows["evaluations"]:
+        return {}
+    names = [str(name) for name in run.evaluations["metric"].values if str(name).startswith(prefix)]
+    found = {}
+    for name in names:
+        column = evaluation(run, name)
+        finite = [] if column is None else [value for value in column[1].tolist() if math.isfinite(value)]
+        if finite:
+            found[name.removeprefix(prefix)] = (finite[0], finite[-1])
+    return found
+
+
+def _curve(run: Run, kept: Sequence[Kept]) -> tuple[Point, ...]:
+    accuracies = {step: one.accuracy for step, one in held_out_by_step(run).items()}
+    base = accuracies.get(0, math.nan)
+    texts, stages, drift = _of(kept, "text"), _of(kept, "stage"), _of(kept, "drift").get("kl", [])
+    steps = sorted({*accuracies, *(one.step for one in kept)})
+    forward = {one.step: float(one.values.mean()) for one in drift}
+    return tuple(
+        Point(
+            step=step,
+            gain=accuracies.get(step, math.nan) - base,
+            forward_kl=forward.get(step, math.nan),
+            perplexity_ratio={
+                name: perplexity_ratio(_losses(series[0]), _losses(one)).value
+                for name, series in texts.items()
+                for one in series
+                if one.step == step and one.digest == series[0].digest
+            },
+            stage_difference={
+                name: float((one.values - series[0].values).mean())
+                for name, series in stages.items()
+                for one in series
+                if one.step == step
+            },
+        )
+        for step in steps
+    )
