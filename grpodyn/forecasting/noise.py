@@ -129,7 +129,8 @@ def _pulled_in(y: Floats, scale: Floats) -> Floats:
     """Pull outliers in, towards the running median of their neighbours."""
     if len(y) < 7:
         return y
-    windows = np.lib.stride_tricks.sliding_window_view(np.pad(y, 3, mode="reflect"), 7)
+    # Mirrored about its end points, a slope goes on past them.
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(y, 3, mode="reflect", reflect_type="odd"), 7)
     middle = np.median(windows, axis=1)
     residual = (y - middle) / scale
     spread = _NORMAL_MAD * float(np.median(np.abs(residual)))
