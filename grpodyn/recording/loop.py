@@ -9,6 +9,7 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from grpodyn.recording.follower import Follower
+from grpodyn.recording.scalars import numbers
 from grpodyn.recording.session import Session
 
 Recording = Session | Follower
@@ -56,15 +57,15 @@ class Loop:
     def step(self, metrics: Mapping[str, Any]) -> None:
         """End a step of the loop, with its scalars."""
         updated, self._told = self.done > self._told, self.done
-        numbers = {key: _number(value) for key, value in metrics.items()}
+        scalars = numbers(metrics)
 
         def end(session: Recording) -> None:
             if updated:
                 session.step_ends(self.done, stopping=False, saving=False)
             else:
                 session.without_update(self.done)
-            if numbers or updated:
-                session.log(self.done, numbers, saving=False)
+            if scalars or updated:
+                session.log(self.done, scalars, saving=False)
             session.next_step_begins()
 
         self._run("end of a step", end)
@@ -94,13 +95,3 @@ def _hidden_gradients(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if getattr(optimizer, "grad_scale", None) is not None:
         return "gradients are scaled for half precision, and the fused optimizer unscales them inside its step"
     return None
-
-
-def _number(value: Any) -> Any:
-    """Return a scalar of torch or numpy as a number; anything else as it is."""
-    scalar = not isinstance(value, int | float) and hasattr(value, "item") and getattr(value, "size", None) is not None
-    return value.item() if scalar and _count(value) == 1 else value
-
-
-def _count(value: Any) -> int:
-    return int(value.numel()) if hasattr(value, "numel") else int(value.size)

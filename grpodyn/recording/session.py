@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,8 @@ from grpodyn.recording.plan import Plan, map_layers
 from grpodyn.recording.ranks import Ranks, Task
 from grpodyn.recording.reference import BASE_FOLDER, Reference, establish, reopen
 from grpodyn.recording.rollouts import RolloutHooks, Rollouts, reward_names
+from grpodyn.recording.scalars import numbers
+from grpodyn.recording.secrets import without_secrets
 from grpodyn.recording.shard_lead import Lead
 from grpodyn.recording.shard_reference import establish_shares, lost_shares
 from grpodyn.recording.spectral_rows import SpectralRows
@@ -92,7 +93,8 @@ class Session:
         self.names = [info.name for info in self._inventory.infos]
         """Entries of the tensor axis."""
         self._layers = map_layers(self._inventory)
-        self.writer, self._resumed = open_writer(run_dir, Manifest().updated(**extra), start.step, append=start.append)
+        manifest = Manifest().updated(**without_secrets(extra))
+        self.writer, self._resumed = open_writer(run_dir, manifest, start.step, append=start.append)
         self._notes = Notes(self.writer, self._inventory)
         self.boundary = Boundary(lambda where, why: self.writer.event(self._step, f"fault in {where}", why))
         self._hooks = RolloutHooks(start.trainer, self.boundary, self._take_rollouts)
@@ -140,11 +142,10 @@ class Session:
             self._left_out += [Unmeasured(name, self._activations.unavailable) for name in self._plan.activation_probes]
         about = recorder_facts(config, self._plan, self._measurement, self._inventory, self._hooks)
         about["skipped"] = [{"what": entry.what, "why": entry.why} for entry in self._left_out]
-        self.writer.update_manifest(
-            recorder=about, **manifest_fields(start, self._inventory, self._reference, resumed=self._resumed)
-        )
+        fields = manifest_fields(start, self._inventory, self._reference, resumed=self._resumed)
+        self.writer.update_manifest(recorder=about, **without_secrets(fields))
         # Last: whoever started the recorder knows better, and a resumed run may have been given a longer config.
-        self.writer.update_manifest(**extra)
+        self.writer.update_manifest(**without_secrets(extra))
         for entry in self._left_out:
             self.writer.event(start.step, f"not recorded: {entry.what}", entry.why)
         if not self._resumed:
@@ -288,20 +289,15 @@ class Session:
 
     def log(self, step: int, scalars: Mapping[str, Any], *, saving: bool) -> None:
         """Record the scalars that the trainer logs, under its own keys, and what recording cost since the last log."""
-        numbers = {
-            key: value if value is None else float(value)
-            for key, value in scalars.items()
-            if value is None or isinstance(value, Real)
-        }
         seconds, step_seconds = self._cost.since_last_row()
-        self.writer.add_row("metrics", step, {**numbers, "recorder_seconds": seconds, "step_seconds": step_seconds})
+        cost = {"recorder_seconds": seconds, "step_seconds": step_seconds}
+        self.writer.add_row("metrics", step, {**numbers(scalars), **cost})
         if saving:
             self.writer.flush()
 
     def evaluation(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Record the results of an evaluation."""
-        numbers = {key: float(value) for key, value in metrics.items() if isinstance(value, Real)}
-        self.writer.add_row("evaluations", step, numbers)
+        self.writer.add_row("evaluations", step, numbers(metrics))
 
     def close(self, status: RunStatus, *, final: bool = True) -> None:
         """End the recording: the last step's displacement and spectra, then the trace.

@@ -1,0 +1,34 @@
+"""Numbers among what trainers and loops log: plain ones, and those of numpy and torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+
+def number(value: Any) -> float | None:
+    """Return a scalar, or a tensor or array of one element, as a number; None for anything else.
+
+    >>> number(3), number(True), number("3")
+    (3.0, 1.0, None)
+    """
+    if isinstance(value, Real):
+        return float(value)
+    if hasattr(value, "item") and _count(value) == 1:
+        inner = value.item()
+        return float(inner) if isinstance(inner, Real) else None
+    return None
+
+
+def numbers(values: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the numbers of a log under their own keys; what is None stays so, and anything else is left out."""
+    found = {key: number(value) for key, value in values.items()}
+    return {key: value for key, value in found.items() if value is not None or values[key] is None}
+
+
+def _count(value: Any) -> int | None:
+    if hasattr(value, "numel"):
+        return int(value.numel())
+    size = getattr(value, "size", None)
+    return size if isinstance(size, int) else None
