@@ -17,6 +17,7 @@ from grpodyn.embedded.pretraining import Mixture, Recipe
 from grpodyn.embedded.tokenizer import CHARACTERS
 from grpodyn.errors import UnknownNameError
 from grpodyn.tasks.arithmetic_format import AnswerFormat, ArithmeticFormat, problems
+from grpodyn.tasks.pair_commands import FIRST, PairCommands
 from grpodyn.tasks.readings import ReadingTask
 from grpodyn.tasks.string_commands import COMMANDS, LETTERS, StringCommands
 
@@ -43,6 +44,8 @@ class Base:
     characters: str
     """The vocabulary: one token a character."""
     layers: int
+    local_layers: int
+    """How many of them, from the first on, see only the token before beside their own."""
     recipe: Recipe
     ways: Mapping[str, Callable[[str], str]]
     """The ways of answering a prompt, by name; the last is the one that the task rewards."""
@@ -61,6 +64,7 @@ class Base:
         parts = {
             "characters": self.characters,
             "layers": self.layers,
+            "local_layers": self.local_layers,
             "recipe": asdict(self.recipe),
             "prompts": mixture.prompts,
             "answers": mixture.answers,
@@ -77,10 +81,11 @@ def _under_reading(task: type[ReadingTask], reading: int) -> Callable[[str], str
     return lambda prompt: task.read(prompt, reading)
 
 
-def _of_readings(name: str, task: type[ReadingTask], about: str, characters: str, layers: int, recipe: Recipe) -> Base:
+def _of_readings(name: str, task: type[ReadingTask], about: str, characters: str, local_layers: int) -> Base:
     names = ["likeliest reading", *(f"reading {i}" for i in range(2, len(task.shares))), "wanted reading"]
     ways = {way: _under_reading(task, reading) for reading, way in enumerate(names)}
-    return Base(name, task.name, about, characters, layers, recipe, ways, task.shares, task.prompts)
+    recipe = Recipe(steps=360, batch_size=192)
+    return Base(name, task.name, about, characters, 8, local_layers, recipe, ways, task.shares, task.prompts)
 
 
 BASES: Final[dict[str, Base]] = {
@@ -93,6 +98,7 @@ BASES: Final[dict[str, Base]] = {
             "it the wanted one.",
             characters=CHARACTERS,
             layers=6,
+            local_layers=0,
             recipe=Recipe(),
             ways={form.name.lower(): _in_format(form) for form in FORMAT_SHARES},
             shares=tuple(FORMAT_SHARES.values()),
@@ -104,8 +110,16 @@ BASES: Final[dict[str, Base]] = {
             about="It puts four letters in another order on command, and takes each command in one of three readings "
             "at random; GRPO teaches it the wanted one.",
             characters=COMMANDS + LETTERS + "=",
-            layers=8,
-            recipe=Recipe(steps=360, batch_size=192),
+            local_layers=0,
+        ),
+        _of_readings(
+            "embedded-pairs",
+            PairCommands,
+            about="It puts four letters in another order as two digits command together, and takes each pair of digits "
+            "in one of three readings at random; GRPO teaches it the wanted one. Its first four layers see no further "
+            "than the token before, so the two digits meet in the fifth.",
+            characters=FIRST + LETTERS + "=",
+            local_layers=4,
         ),
     )
 }

@@ -52,7 +52,7 @@ def build(base: Base, progress: Callable[[int, float], None]) -> tuple[Any, PreT
     tokenizer = build_tokenizer(base.characters)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(base.recipe.seed)
-        model = build_model(tokenizer, base.layers)
+        model = build_model(tokenizer, base.layers, base.local_layers)
     pretrain(model, tokenizer, base.mixture(), base.recipe, progress)
     return model, tokenizer
 
