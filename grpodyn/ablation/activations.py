@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,11 +12,13 @@ from peft import EvaConfig, LoraConfig, get_eva_state_dict
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
+from grpodyn.errors import ConfigError
 from grpodyn.evaluation.answer_scores import evaluating
 from grpodyn.lora.modules import LinearModule
 from grpodyn.tasks import Examples
 
 _BATCH = 64
+_EVA_PASSES = 500
 
 
 def batches(tokenizer: Any, examples: Examples, device: Any) -> list[dict[str, Tensor]]:
@@ -35,6 +38,9 @@ def eva_ranks(
 
     Only the ranks are taken: the adapters of all arms start alike, from B = 0.
 
+    Raises:
+        ConfigError: the components do not converge.
+
     Reference:
         Paischer et al., Explained Variance Adaptation, arXiv 2410.07170; `peft.tuners.lora.eva`, rho = 2.
     """
@@ -45,8 +51,18 @@ def eva_ranks(
         eva_config=EvaConfig(rho=2.0),
         task_type="CAUSAL_LM",
     )
+    calls = itertools.count(1)
+
+    def forward(live: Any, batch: Mapping[str, Tensor]) -> Any:
+        # PEFT goes on until every component has converged, however long that takes.
+        if next(calls) > _EVA_PASSES:
+            raise ConfigError(f"EVA has not converged after {_EVA_PASSES} batches; leave out the arm eva")
+        return live(**batch)
+
     with evaluating(model):
-        state = get_eva_state_dict(model, [dict(batch) for batch in inputs], config, show_progress_bar=False)
+        state = get_eva_state_dict(
+            model, [dict(batch) for batch in inputs], config, forward_fn=forward, show_progress_bar=False
+        )
     return {name: int(components.shape[0]) for name, components in state.items()}
 
 

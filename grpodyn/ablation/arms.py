@@ -170,8 +170,7 @@ class ArmBuilder:
             count = sum(parameter.numel() for parameter in self._twin.model.parameters())
             return Arm(name, ARMS[name], {"*": Variant({"full": True}, count, self._full_rate())})
         if name == RANDOM:
-            drawn = {str(seed): self._variant(self._random(seed)) for seed in self._study.all_seeds}
-            return Arm(name, ARMS[name], drawn)
+            return Arm(name, ARMS[name], self._drawn())
         return Arm(name, _what(name), {"*": self._variant(self._placed(name))})
 
     def _placed(self, name: str) -> Ranks:
@@ -210,6 +209,18 @@ class ArmBuilder:
         if used and len(used) < len(layers):
             return len(used)
         return max(1, math.floor((self._study.max_fraction or 1.0) * len(layers) + 1e-9))
+
+    def _drawn(self) -> dict[str, Variant]:
+        proven: dict[frozenset[tuple[str, int]], Variant] = {}
+        variants: dict[str, Variant] = {}
+        for seed in self._study.all_seeds:
+            ranks = self._random(seed)
+            placement = frozenset(ranks.items())
+            # Several seeds may draw one placement: it is proven once.
+            if placement not in proven:
+                proven[placement] = self._variant(ranks)
+            variants[str(seed)] = proven[placement]
+        return variants
 
     def _random(self, seed: int) -> Ranks:
         """A new draw each seed, the same in every start of the study."""

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from grpodyn.ablation.cooling import CooledBase
-from grpodyn.ablation.drift import BaseCompletions, forward_kl, sample_base
 from grpodyn.ablation.measuring import Curve, Measured, measure
 from grpodyn.ablation.protocol import Measure
 from grpodyn.ablation.records import Job, Phase, Record, digest
@@ -24,6 +23,7 @@ from grpodyn.config.batching import TRL_DEFAULTS
 from grpodyn.config.run import ModelConfig, RunConfig
 from grpodyn.errors import ConfigError
 from grpodyn.evaluation import exact_accuracy
+from grpodyn.evaluation.drift import StartSamples, forward_drift, sample_start
 from grpodyn.recording.checkpoint_files import CheckpointFiles
 from grpodyn.tasks import Examples
 from grpodyn.trace.manifest import utc_now
@@ -104,7 +104,7 @@ class Bench:
         self._curve_examples = self._splits[self._measure.tuning_split].head(self._measure.curve_prompts)
 
         self._cooled: CooledBase | None = None
-        self._completions: BaseCompletions | None = None
+        self._completions: StartSamples | None = None
 
     def examples(self, phase: Phase) -> tuple[str, Examples]:
         """Return the split that a job is measured on: only what is tested sees the one that arms are compared on."""
@@ -186,10 +186,10 @@ class Bench:
         prompts = examples.head(_DRIFT_PROMPTS).prompts
         tokens = int(self.config.grpo.get("max_completion_length") or TRL_DEFAULTS["max_completion_length"])
         if self._completions is None:
-            self._completions = sample_base(self.base, self.tokenizer, prompts, tokens)
+            self._completions = sample_start(self.base, self.tokenizer, prompts, max_new_tokens=tokens)
         if self._cooled is None:
             self._cooled = CooledBase(self.base, self.tokenizer, prompts, tokens)
-        kl = forward_kl(model, self._completions)
+        kl = forward_drift(model, self._completions).per_token
         return kl, self._cooled.skill_gain(model, measured.accuracy, examples)
 
 

@@ -16,13 +16,12 @@ from grpodyn.config.lora_file import read_lora
 from grpodyn.config.run import RunConfig
 from grpodyn.errors import GrpodynError
 from grpodyn.lora import advice as lora_advice
+from grpodyn.lora import rungs
 from grpodyn.lora.apply import lora_section
 from grpodyn.lora.policy import Options
 from grpodyn.trace.reader import open_run
 from grpodyn.training.display import Display
 from grpodyn.training.session import train
-
-_LORA_PARTS = {1: "movement (rung 1)", 2: "a patch test (rung 2)", 3: "an ablation (rung 3)"}
 
 
 @dataclass(frozen=True)
@@ -82,11 +81,12 @@ def read_source(directory: Path, study: Study) -> Source:
     notes: list[str] = []
     for options in (Options(rank=study.rank, max_fraction=study.max_fraction), Options(rank=study.rank)):
         try:
-            found = lora_advice.advise(run, options)
+            # Not what an earlier ablation found: that would be tested against itself.
+            found = lora_advice.advise(run, options, highest_rung=rungs.PATCH)
         except GrpodynError as error:
             notes.append(f"advice: {error}")
             continue
-        basis = f"{found.verdict}; from {_LORA_PARTS.get(found.rung, f'rung {found.rung}')}"
+        basis = f"{found.verdict}; rung {found.rung}: {rungs.RUNG_NAMES[found.rung]}"
         advised = Advised(lora_section(found.peft_config), found.training.learning_rate, basis)
         return Source(signals, advised, tuple(notes))
     return Source(signals, None, tuple(notes))
