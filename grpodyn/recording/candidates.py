@@ -135,8 +135,9 @@ def _adapted(
     entry: Effective, change_since_start: Callable[[], LowRank | None], base_values: Callable[[], Tensor | None]
 ) -> Weights | None:
     """Return the frozen weight, and what the adapters have made of it; None where that is not known."""
-    thin, base = change_since_start(), base_values()
-    if thin is None or base is None or base.dim() != 2 or not entry.is_base_known:
+    thin = change_since_start() if entry.is_base_known else None
+    base = base_values() if thin is not None else None
+    if thin is None or base is None or base.dim() != 2:
         return None
     before = base.detach().to("cpu", torch.float64)
     delta = thin.left @ thin.right

@@ -67,6 +67,10 @@ def build(way: str, folder: Path) -> Any:
     )
     # Float64 all through, loss and norms too: how the ranks' gradients are added makes no difference that matters.
     model = GPT2LMHeadModel(config).double()
+    for parameter in model.parameters():
+        # The bias of a key has no gradient but rounding: at 0, whether it changes would be a matter of chance.
+        if parameter.dim() == 1:
+            torch.nn.init.normal_(parameter, std=0.1)
     if way.endswith("-mapped"):
         if dist.get_rank() == 0:
             model.save_pretrained(folder / "base")
