@@ -12,9 +12,10 @@ import typer
 
 import grpodyn
 from grpodyn.cli import commands
+from grpodyn.cli.output import failed_to_write, silence
 from grpodyn.cli.script_call import ScriptCall, split
 from grpodyn.cli.text import visible
-from grpodyn.errors import GrpodynError
+from grpodyn.errors import EXIT_UNREADABLE, GrpodynError
 
 EXIT_CODES = "Exit codes: 0 done; 1 a finding the caller asked to fail on; 2 usage; 3 a run or file cannot be read."
 
@@ -76,7 +77,17 @@ def main() -> None:
         _write_what_the_terminal_can()
     show = sys.excepthook
     try:
-        build()(args=ours, obj=call)
+        try:
+            build()(args=ours, obj=call)
+        finally:
+            # At the exit it would fail with a traceback and a code of its own.
+            sys.stdout.flush()
+    except OSError as error:
+        if not failed_to_write(error):
+            raise
+        silence(sys.stdout)
+        typer.secho(f"grpodyn: cannot write to standard output: {error.strerror}", err=True, fg=typer.colors.RED)
+        sys.exit(EXIT_UNREADABLE)
     except GrpodynError as error:
         typer.secho(f"grpodyn: {visible(error)}", err=True, fg=typer.colors.RED)
         sys.exit(error.exit_code)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 
+from grpodyn.cli.output import LastingOutput
 from grpodyn.cli.script_call import ScriptCall
 from grpodyn.errors import UsageError
 
@@ -164,7 +166,9 @@ def _check_directory(directory: Path, resume: bool) -> None:
 def _record(config: RunConfig, directory: Path, resume: bool, as_json: bool) -> None:
     from rich.console import Console
 
-    console = Console(stderr=as_json, quiet=not _leads())
+    # Hours of training are not lost because nobody can read how far they are.
+    shown = LastingOutput(sys.stderr if as_json else sys.stdout)
+    console = Console(file=cast(TextIO, shown), quiet=not _leads())
     console.print(f"recording into {directory}", markup=False, highlight=False)
 
     # Seconds of imports: only now, when everything that can be checked without them has been.
@@ -190,6 +194,8 @@ def _record(config: RunConfig, directory: Path, resume: bool, as_json: bool) -> 
         return
     for line in lines(summary):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if shown.failed is not None:
+        typer.echo(f"grpodyn: standard output could not be written ({shown.failed}); see {trained.run_dir}", err=True)
 
 
 def _plan(config: RunConfig, as_json: bool) -> None:
