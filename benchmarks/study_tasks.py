@@ -28,6 +28,7 @@ from grpodyn.evaluation import SkillGain, skill_gain
 from grpodyn.tasks import task
 from grpodyn.training.display import display_for
 from grpodyn.training.loading import load_model, load_tokenizer
+from grpodyn.training.quiet import quiet_libraries
 from grpodyn.training.session import train
 
 CONFIGS = Path(__file__).parents[1] / "configs" / "studies" / "tasks"
@@ -126,7 +127,8 @@ def main() -> None:
     for path in arguments.configs or sorted(CONFIGS.glob("*.yaml")):
         of_config = []
         for seed in arguments.seeds:
-            of_config.append(run_once(path, seed, arguments.split))
+            with quiet_libraries():
+                of_config.append(run_once(path, seed, arguments.split))
             show(of_config[-1])
         if len(of_config) > 1:
             spread = statistics.stdev(row.numbers["tuned"] for row in of_config)
