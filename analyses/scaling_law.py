@@ -113,7 +113,7 @@ class ScalingLawOfRuns(Analysis):
             helps=scaling.helps,
             runs=tuple(_row(one, scaling) for one in trajectories),
             forecast=_forecast(scaling, trajectories, options.get("size"), options.get("initial")),
-            warnings=_warnings(scaling, trajectories),
+            warnings=_warnings(scaling, trajectories, options.get("size")),
         )
 
 
@@ -160,8 +160,14 @@ def _forecast(
     return ScalingForecast(size, initial, 1.0, scaling.forecast(size, initial, 1.0))
 
 
-def _warnings(scaling: Scaling, runs: list[Trajectory]) -> tuple[str, ...]:
+def _warnings(scaling: Scaling, runs: list[Trajectory], size: float | None) -> tuple[str, ...]:
     said = []
+    sizes = [run.size for run in runs]
+    if size is not None and not min(sizes) <= size <= max(sizes):
+        said.append(
+            f"{size:,.0f} parameters lie past the sizes of the runs ({min(sizes):,.0f} to {max(sizes):,.0f}): no run "
+            "that was left out tests that, so the interval is too narrow"
+        )
     if not scaling.knows_size:
         said.append(f"fewer than {LEAST_SIZES} different sizes: the law says nothing about size")
     if not scaling.knows_start:

@@ -63,6 +63,8 @@ class Law:
     """Root mean square error over a run that was left out, over all runs."""
     left_out_final: Mapping[str, float]
     """Error of each run's final reward, predicted without it."""
+    left_out_constants: tuple[Mapping[str, float], ...]
+    """Constants fitted without each run: how far they differ says how firmly they are known."""
 
     def predict(self, size: float, initial: float, progress: Floats) -> Floats:
         """Return the reward of a run of that size and start at each progress."""
@@ -90,16 +92,20 @@ class Scaling:
         return self.best.left_out_rmse < self.baseline_rmse
 
     def forecast(self, size: float, initial: float, progress: float) -> Interval:
-        """Return the reward of a model that was not run, with an interval from the errors on runs left out.
+        """Return the reward of a model that was not run.
 
-        Raises:
-            UsageError: the runs say nothing about size and another size is asked for.
+        The interval rests on the errors on runs left out, on how far the forecasts of the fits without each run lie
+        apart (the jackknife), and on what the other form says, as far as that is as good.
         """
         value = float(self.best.predict(size, initial, np.array([progress]))[0])
         errors = np.array(list(self.best.left_out_final.values()))
-        half = float(
-            student.ppf(0.5 + LEVEL / 2, len(errors) - 1) * np.sqrt(np.mean(errors**2) * (1 + 1 / len(errors)))
-        )
+        n, form = len(errors), _FORMS[self.best.form]
+        without = [form.predict(one, size, initial, np.array([progress]))[0] for one in self.best.left_out_constants]
+        variance = float(np.mean(errors**2)) + (n - 1) * float(np.var(without))
+        for other in self.laws[1:]:
+            apart = float(other.predict(size, initial, np.array([progress]))[0]) - value
+            variance += apart**2 * (self.best.left_out_rmse / max(other.left_out_rmse, 1e-300)) ** 2
+        half = float(student.ppf(0.5 + LEVEL / 2, n - 1)) * float(np.sqrt(variance))
         return Interval(value, value - half, value + half, LEVEL)
 
 
@@ -142,17 +148,18 @@ class _Knows:
 
 def _law(form: str, runs: Sequence[Trajectory], knows: _Knows) -> Law:
     constants = _fit(form, runs, knows)
-    squares, finals = [], {}
+    squares, finals, fitted = [], {}, []
     for left_out in runs:
         others = [run for run in runs if run is not left_out]
-        predicted = _FORMS[form].predict(_fit(form, others, knows), left_out.size, left_out.initial, left_out.progress)
+        fitted.append(_fit(form, others, knows))
+        predicted = _FORMS[form].predict(fitted[-1], left_out.size, left_out.initial, left_out.progress)
         squares.append(float(np.mean((predicted - left_out.reward) ** 2)))
         finals[left_out.name] = float(predicted[-1] - left_out.final)
     whole = [
         float(np.mean((_FORMS[form].predict(constants, run.size, run.initial, run.progress) - run.reward) ** 2))
         for run in runs
     ]
-    return Law(form, constants, float(np.sqrt(np.mean(whole))), float(np.sqrt(np.mean(squares))), finals)
+    return Law(form, constants, float(np.sqrt(np.mean(whole))), float(np.sqrt(np.mean(squares))), finals, tuple(fitted))
 
 
 def _naive_rmse(runs: Sequence[Trajectory]) -> float:
