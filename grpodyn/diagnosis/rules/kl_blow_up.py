@@ -8,15 +8,15 @@ from grpodyn.diagnosis import patches
 from grpodyn.diagnosis.finding import Finding
 from grpodyn.diagnosis.observations import Observations
 from grpodyn.diagnosis.rule import Rule
-from grpodyn.diagnosis.series import SHORTEST, trailing_mean
+from grpodyn.diagnosis.series import SHORTEST
 
 TIMES = 20.0
 LEAST = 1.0
 """Nats a token that a blow-up has at least."""
 SUDDEN = 4.0
 """Times that ten rows lie over the ten before: a slow climb is a drift, and another finding."""
-_OF_TEN = 0.3
-"""Share of ten rows in a row: the k3 estimate is heavy-tailed, and a single spike is only that."""
+_OF_TEN = 3
+"""Rows of ten in a row: the k3 estimate is heavy-tailed, and a single spike is only that."""
 
 
 class KlBlowUp(Rule):
@@ -48,9 +48,9 @@ class KlBlowUp(Rule):
         kl = seen.series("kl")
         usual = float(np.median(kl.values[: max(10, len(kl) // 4)]))
         high = kl.values > max(TIMES * usual, LEAST)
-        dense = trailing_mean(high.astype(float), 10) >= _OF_TEN
+        counts = np.cumsum(high)
         # Where one begins: at least three of the ten rows up to here.
-        place = np.flatnonzero(dense & (np.arange(len(kl)) >= 2))
+        place = np.flatnonzero(counts - np.concatenate([np.zeros(10, int), counts[:-10]]) >= _OF_TEN)
         if not place.size:
             return None
         first = int(np.flatnonzero(high[max(0, place[0] - 9) : place[0] + 1])[0]) + max(0, int(place[0]) - 9)
@@ -59,7 +59,7 @@ class KlBlowUp(Rule):
             return None
         worst = float(kl.values.max())
         evidence = [f"the divergence went from a usual {usual:.2g} to {worst:.3g} nats"]
-        after = seen.reward.rows(slice(int((seen.reward.steps >= kl.steps[first]).argmax()), None))
+        after = seen.reward.rows(slice(int((seen.reward.steps < kl.steps[first]).sum()), None))
         if len(after) >= 3:
             evidence.append(f"the reward since then is {after.level.mean:.3g}")
         return self.found(
