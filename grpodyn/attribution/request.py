@@ -40,6 +40,7 @@ class Request:
     split: str = "choose"
     prompts: int = 500
     samples: int | None = None
+    max_tokens: int | None = None
     most: int | None = None
     backend: str = "hf"
     ranks: tuple[int, ...] = (1, 2, 4, 8, 16)
@@ -149,7 +150,7 @@ def _scored(config: RunConfig | None) -> Scored:
 def _evaluator(request: Request, config: RunConfig | None, scored: Scored, found: Subject) -> Evaluator:
     grpo: dict[str, Any] = config.grpo if config is not None else {}
     temperature = float(grpo.get("temperature") or 1.0)
-    length = int(grpo.get("max_completion_length") or 256)
+    length = request.max_tokens or int(grpo.get("max_completion_length") or 256)
     only_exact = config is None or [reward.name for reward in config.rewards] == [_EXACT]
     samples = request.samples if request.samples is not None else MIN_SAMPLES
     if request.backend == "vllm":

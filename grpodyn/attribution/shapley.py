@@ -101,10 +101,10 @@ def _sampled(marginals: Floats, gain: Floats, level: float) -> list[Interval]:
     """Join the two sources of error, prompts and orders; marginals are (order, prompt, player)."""
     over_prompts = simultaneous.ratios(marginals.mean(axis=0), gain, level)
     whole = float(gain.mean())
-    # An order and its reverse are one draw.
-    pairs = marginals.mean(axis=1).reshape(-1, 2, marginals.shape[2]).mean(axis=1) / whole
-    error = pairs.std(axis=0, ddof=1) / np.sqrt(len(pairs))
-    wide = float(student.isf((1 - level) / 2 / pairs.shape[1], len(pairs) - 1))
+    # What an order and its reverse gain over two draws is not counted: it makes up for few orders of a skewed game.
+    by_order = marginals.mean(axis=1) / whole
+    error = by_order.std(axis=0, ddof=1) / np.sqrt(len(by_order))
+    wide = float(student.isf((1 - level) / 2 / by_order.shape[1], len(by_order) - 1))
     found = []
     for p, value in enumerate(over_prompts.values):
         half = float(np.hypot(over_prompts.critical * over_prompts.errors[p], wide * error[p]))

@@ -41,7 +41,7 @@ def load(file: Path) -> Any:
 
 FAMILIES = {f.name: f for f in load(NAMING / "test_architectures.py").FAMILIES if "text_config" not in f.sizes}
 # Of every kind of trouble one in the everyday tests, all of them in the full run.
-DAILY = ("llama", "phi3", "gpt2", "qwen3_moe", "deepseek_v3", "mamba", "jamba", "lfm2", "gemma2")
+DAILY = ("llama", "phi3", "gpt2", "deepseek_v3", "mamba")
 CASES = [pytest.param(name, marks=() if name in DAILY else (pytest.mark.slow,)) for name in FAMILIES]
 
 

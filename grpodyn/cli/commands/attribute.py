@@ -31,6 +31,9 @@ def command(
         int | None,
         typer.Option(metavar="K", help="Sample K ≥ 4 completions a prompt, even where the task has exact answers."),
     ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Longest sampled completion; as trained if not given.")
+    ] = None,
     max_evaluations: Annotated[int | None, typer.Option(metavar="N", help="Make at most N evaluations.")] = None,
     backend: Annotated[Literal["hf", "vllm"], typer.Option(help="What evaluates; vllm needs a GPU.")] = "hf",
     ranks: Annotated[
@@ -80,6 +83,7 @@ def command(
         split=split,
         prompts=prompts,
         samples=samples,
+        max_tokens=max_tokens,
         most=max_evaluations,
         backend=backend,
         ranks=_ranks(ranks),
