@@ -1,4 +1,4 @@
-"""Runs side by side: held-out accuracy before and after, what it cost, and where their configs differ."""
+"""Runs side by side: where their configs differ, what each gained and cost, and where arms of several seeds part."""
 
 from __future__ import annotations
 
@@ -10,15 +10,29 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from grpodyn.analysis import Analysis
-from grpodyn.evaluation.records import HeldOut, held_out_by_step
+from grpodyn.arms.arm import Arm, Difference, arms_of, differences
+from grpodyn.arms.curves import curves_of
+from grpodyn.arms.layers import LayerComparison, compare_layers
+from grpodyn.arms.metrics import MetricComparisons, compare_metrics
+from grpodyn.evaluation.records import ACCURACY, HeldOut, held_out_by_step
 
 if TYPE_CHECKING:
     from grpodyn.trace.reader import Run
 
 SAME_BASE_WITHIN = 1e-3
 """Bases that are one model on one split have the same accuracy but for the arithmetic of the machine."""
-# Where a run lies is no difference in what it did.
-_PLACES = ("output_dir", "logging_dir", "run_name", "run_dir")
+METRICS = (
+    ACCURACY,
+    "reward",
+    "entropy",
+    "kl",
+    "completions/mean_length",
+    "completions/clipped_ratio",
+    "frac_reward_zero_std",
+    "grad_norm",
+)
+"""What arms are compared by, unless others are named."""
+_FEW_SHARED = 0.5
 
 
 @dataclass(frozen=True)
@@ -45,11 +59,11 @@ class ComparedRun:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """A config key whose value is not the same in all runs; in the order of the runs, None where it is not set."""
+class ComparedArm:
+    """Runs of one config; their seeds are its noise."""
 
-    key: str
-    values: tuple[Any, ...]
+    label: str
+    runs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,10 @@ class Comparison:
 
     runs: tuple[ComparedRun, ...]
     differences: tuple[Difference, ...]
+    arms: tuple[ComparedArm, ...]
+    metrics: MetricComparisons
+    """Each metric in every arm beside the first arm."""
+    layers: LayerComparison
     same_base: bool | None
     """None if the manifests do not say."""
     warnings: tuple[str, ...]
@@ -67,20 +85,38 @@ class RunComparison(Analysis):
     """Runs side by side: accuracy, cost, configs."""
 
     name: ClassVar[str] = "run_comparison"
-    title: ClassVar[str] = "Runs side by side: held-out accuracy before and after, cost, and differences of config"
+    title: ClassVar[str] = "Runs side by side: differences of config, accuracy, cost, and where arms of seeds part"
     requires: ClassVar[tuple[str, ...]] = ()
     reference: ClassVar[str] = (
         "Beside the trained accuracy stands the base's at its best temperature: cooling is not learning."
     )
 
     def run(self, run: Run, **options: Any) -> Comparison:
-        """Return the `Comparison` of `run` with the runs in the option `others`."""
+        """Return the `Comparison` of `run` with the runs in the option `others`.
+
+        The option `metrics` names what arms are compared by, beside the held-out accuracy.
+        """
         runs = (run, *options.get("others", ()))
         compared = [_compared(one) for one in runs]
         gain = compared[0].gain
         kept = [replace(one, gain_kept=one.gain / gain if gain > 0 else math.nan) for one in compared]
         same_base, warnings = _comparable(runs, kept)
-        return Comparison(tuple(kept), _differences(runs), same_base, (*warnings, *_caveats(runs, kept)))
+        arms = arms_of(runs)
+        named = tuple(dict.fromkeys((ACCURACY, *options.get("metrics", ())))) if options.get("metrics") else METRICS
+        curves = [
+            (arm.label, [[curve for one in arm.runs for curve in curves_of(one, metric)] for metric in named])
+            for arm in arms
+        ]
+        several = len(arms) > 1
+        return Comparison(
+            runs=tuple(kept),
+            differences=differences(runs),
+            arms=tuple(ComparedArm(arm.label, tuple(str(one.path) for one in arm.runs)) for arm in arms),
+            metrics=compare_metrics(curves, named),
+            layers=compare_layers(arms) if several else LayerComparison((), ()),
+            same_base=same_base,
+            warnings=(*warnings, *_caveats(runs, kept), *_noise(arms), *_restarts(runs), *_unshared_names(runs)),
+        )
 
 
 def _compared(run: Run) -> ComparedRun:
@@ -147,38 +183,6 @@ def _seconds(run: Run) -> float:
     return float(np.nansum(np.asarray(data["values"].values, np.float64)[:, names.index("step_seconds")]))
 
 
-def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        return {prefix: value}
-    found: dict[str, Any] = {}
-    for key, inner in value.items():
-        found |= _flat(inner, f"{prefix}.{key}" if prefix else str(key))
-    return found
-
-
-def _differences(runs: Sequence[Run]) -> tuple[Difference, ...]:
-    if all(run.manifest.config is not None for run in runs):
-        configs = [_flat(run.manifest.config) for run in runs]
-    else:
-        # A run of somebody's own script has no config of ours: what the trainer was given says the same.
-        configs = [
-            {
-                "model": run.manifest.model.get("name"),
-                **_flat(run.manifest.trainer.get("arguments") or {}, "grpo"),
-                **_flat(run.manifest.lora or {}, "lora"),
-            }
-            for run in runs
-        ]
-    keys = dict.fromkeys(key for config in configs for key in config)
-    found = [Difference(key, tuple(config.get(key) for config in configs)) for key in keys]
-    return tuple(
-        difference
-        for difference in found
-        if any(value != difference.values[0] for value in difference.values)
-        and difference.key.rsplit(".", 1)[-1] not in _PLACES
-    )
-
-
 def _comparable(runs: Sequence[Run], compared: Sequence[ComparedRun]) -> tuple[bool | None, list[str]]:
     """Return whether all runs start from one base on one split, and what speaks against it."""
     warnings: list[str] = []
@@ -242,6 +246,52 @@ def _caveats(runs: Sequence[Run], compared: Sequence[ComparedRun]) -> list[str]:
         for one in compared
         if one.base.best_temperature_accuracy >= one.trained.accuracy
     ]
-    if len(runs) > 1:
-        found.append("one seed each: no error bar, so a small difference may be the seed's; repeat with other seeds")
     return found
+
+
+def _noise(arms: Sequence[Arm]) -> list[str]:
+    if len(arms) < 2:
+        return []
+    if all(len(arm.runs) == 1 for arm in arms):
+        return ["one seed each: no error bar, so a small difference may be the seed's; repeat with other seeds"]
+    single = [arm.label for arm in arms if len(arm.runs) == 1]
+    if single:
+        return [f"{', '.join(single)}: one run, judged by the spread of the other arm's seeds"]
+    return []
+
+
+def _restarts(runs: Sequence[Run]) -> list[str]:
+    """Name records that hold several runs, as a log that was opened to append does."""
+    counts = {str(run.path): max((len(curves_of(run, name)) for name in ("reward", "loss")), default=0) for run in runs}
+    return [
+        f"{path} holds {count} runs (its steps start over): each counts as a run of its own"
+        for path, count in counts.items()
+        if count > 1
+    ]
+
+
+def _unshared_names(runs: Sequence[Run]) -> list[str]:
+    """Name runs whose tensors are called otherwise: an adapter of one does nothing on the model of the other."""
+    names = [_tensor_names(run) for run in runs]
+    found = []
+    for run, own in zip(runs[1:], names[1:], strict=True):
+        if not own or not names[0]:
+            continue
+        shared = len(own & names[0]) / min(len(own), len(names[0]))
+        if shared == 0:
+            found.append(
+                f"{run.path} and {runs[0].path} share no tensor name ({min(own)}, {min(names[0])}): other classes of "
+                "model, on which the other's adapter would silently do nothing"
+            )
+        elif shared < _FEW_SHARED:
+            found.append(
+                f"{run.path} and {runs[0].path} share {shared:.0%} of their tensor names: what is compared is that"
+            )
+    return found
+
+
+def _tensor_names(run: Run) -> set[str]:
+    if not run.tensors.sizes.get("tensor", 0):
+        return set()
+    own = run.tensors["source"].values != "factor"
+    return {str(name) for name in run.tensors["tensor"].values[own]}

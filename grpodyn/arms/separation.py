@@ -50,7 +50,7 @@ class Separation:
         """The verdict in a table's width."""
         if math.isnan(self.p):
             return "–"
-        return f"p={self.p:.2g}" if self.separable else f"not separable (sees {self.detectable:.2g})"
+        return f"p={self.p:.2g}" if self.separable else f"not separable, p={self.p:.2g}, sees {self.detectable:.2g}"
 
 
 def separation(a: Sequence[float], b: Sequence[float], level: float = LEVEL) -> Separation:

@@ -169,3 +169,64 @@ def test_the_last_evaluation_counts(trained) -> None:
     several = [(0, held_out(0.05)), (5, held_out(0.3)), (10, held_out(0.5))]
     run = compare(trained(evaluations=several)).runs[0]
     assert (run.trained.step, run.trained.accuracy) == (10, 0.5)
+
+
+def seeded(trained, name: str, seed: int, after: float, **changes: Any) -> Any:
+    return trained(name, after=after, config=config(**{"seed": seed, **changes}))
+
+
+def test_a50_runs_that_differ_by_seed_alone_are_one_arm_and_its_spread_is_the_noise(trained) -> None:
+    runs = [seeded(trained, f"a{seed}", seed, 0.50 + 0.05 * seed) for seed in range(3)]
+    runs += [seeded(trained, f"b{seed}", seed, 0.53 + 0.05 * seed, grpo={"learning_rate": 1e-3}) for seed in range(3)]
+    result = compare(*runs)
+    assert [(arm.label, len(arm.runs)) for arm in result.arms] == [
+        ("learning_rate=0.0003", 3),
+        ("learning_rate=0.001", 3),
+    ]
+    (accuracy,) = [one for one in result.metrics.comparisons if one.metric == "heldout/accuracy"]
+    assert accuracy.separation.difference.value == pytest.approx(0.03)
+    assert not accuracy.separation.separable
+    assert "not separable: 3 and 3 runs see a difference of" in accuracy.separation.verdict
+    assert not any("no error bar" in warning for warning in result.warnings)
+
+
+def test_arms_whose_seeds_agree_are_separable(trained) -> None:
+    runs = [seeded(trained, f"a{seed}", seed, 0.50 + 0.001 * seed) for seed in range(3)]
+    runs += [seeded(trained, f"b{seed}", seed, 0.70 + 0.001 * seed, grpo={"learning_rate": 1e-3}) for seed in range(3)]
+    (accuracy,) = [one for one in compare(*runs).metrics.comparisons if one.metric == "heldout/accuracy"]
+    assert accuracy.separation.separable
+    assert accuracy.since == 10
+
+
+def test_a50_a_log_of_two_seeds_counts_as_two_runs(trained) -> None:
+    rows = [(step, {"reward": 0.1 * seed}) for seed in (1, 2) for step in range(1, 6)]
+    mixed = record_rows(trained, rows)
+    result = compare(mixed, trained("other"))
+    assert any("holds 2 runs (its steps start over)" in warning for warning in result.warnings)
+    ((_, bands),) = [pair for pair in result.metrics.bands if pair[0] == "reward"]
+    assert len(bands[0].runs) == 2
+
+
+def record_rows(trained, rows) -> Any:
+    class Rows(list):  # the fixture asks a mapping for its items
+        def items(self):
+            return iter(self)
+
+    return trained("mixed", metrics=Rows(rows), config=config(grpo={"learning_rate": 1e-3}))
+
+
+def test_a48_runs_that_share_no_tensor_name_are_warned_of(trained, tensor_info) -> None:
+    other = [tensor_info("model.language_model.layers.0.up_proj.weight", 0, 8, 6)]
+    result = compare(trained(), trained("other", tensors=other))
+    assert any("share no tensor name" in warning and "silently do nothing" in warning for warning in result.warnings)
+    assert not any(
+        "share" in warning and "tensor name" in warning for warning in compare(trained("a"), trained("b")).warnings
+    )
+
+
+def test_metrics_can_be_named(trained) -> None:
+    result = registry.analysis("run_comparison").run(
+        trained(), others=[trained("b", config=config(grpo={"beta": 0.1}))], metrics=["reward", "nothing"]
+    )
+    assert [one.metric for one in result.metrics.comparisons] == ["heldout/accuracy", "reward"]
+    assert result.metrics.missing == ("nothing",)

@@ -22,8 +22,10 @@ def moved(model, scale: float):
     other = copy.deepcopy(model)
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(3)
-        for parameter in other.parameters():
-            parameter.add_(scale * torch.randn_like(parameter))
+        # Not the embedding: the pad's is zero, and normalizing blows the smallest change of it up.
+        for name, parameter in other.named_parameters():
+            if "embed" not in name:
+                parameter.add_(scale * torch.randn_like(parameter))
     return other
 
 
@@ -68,12 +70,12 @@ def test_it_estimates_the_sum_over_all_completions(toy_model, toy_tokenizer, sca
 
 def test_the_control_variate_takes_noise_out(toy_model, toy_tokenizer) -> None:
     start = sampled(toy_model, toy_tokenizer, 500)
-    policy = moved(toy_model, 0.002)
+    policy = moved(toy_model, 0.02)
     plain = [
         float((before - now).sum())
         for before, now in zip(start.log_probabilities, token_log_probabilities(policy, start.rows), strict=True)
     ]
-    assert forward_drift(policy, start).nats.std() < 0.5 * np.std(plain)
+    assert forward_drift(policy, start).nats.std() < 0.3 * np.std(plain)
 
 
 def test_the_start_has_not_moved(toy_model, toy_tokenizer) -> None:

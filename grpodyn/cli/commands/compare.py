@@ -18,11 +18,17 @@ _COLUMNS = 4
 
 def command(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run directories; the first is the reference.")],
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option("--metric", metavar="KEY", help="Compare arms by this instead; may be repeated."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Set runs side by side: held-out accuracy before and after, what it cost, where their configs differ.
+    """Set runs side by side: where their configs differ, what each gained and cost, and where arms of seeds part.
 
-    Example: grpodyn compare runs/full runs/lora
+    Runs that differ by seed alone are one arm, and their spread is its noise.
+
+    Example: grpodyn compare runs/full-s0 runs/full-s1 runs/lora-s0 runs/lora-s1
     """
     from rich.console import Console
 
@@ -31,7 +37,7 @@ def command(
     from grpodyn.trace.reader import open_run
 
     opened = [open_run(path) for path in runs]
-    result = registry.analysis("run_comparison").run(opened[0], others=opened[1:])
+    result = registry.analysis("run_comparison").run(opened[0], others=opened[1:], metrics=metrics or ())
     if as_json:
         typer.echo(strict_json.dumps(result, indent=2))
         return
@@ -44,7 +50,9 @@ def _show(console: Console, result: Any) -> None:
         if result.differences:
             console.print(_differences(result, columns))
         console.print(_results(result, columns))
-    for warning in result.warnings:
+    if result.metrics.comparisons:
+        console.print(_parted(result))
+    for warning in (*result.warnings, *result.layers.notes):
         console.print(literal(f"• {warning}"))
 
 
@@ -88,6 +96,31 @@ def _results(result: Any, columns: slice) -> Any:
     ]
     for label, values in rows:
         table.add_row(label, *map(literal, values))
+    return table
+
+
+def _parted(result: Any) -> Any:
+    from rich.table import Table
+
+    first = result.arms[0]
+    table = Table(title=f"where arms left {literal(first.label)} (n={len(first.runs)})", title_justify="left")
+    for name in ("arm", "metric", "there", "here", "difference", "verdict"):
+        table.add_column(name, justify="left" if name in ("arm", "metric", "verdict") else "right", overflow="fold")
+    sizes = {arm.label: len(arm.runs) for arm in result.arms}
+    shown: set[str] = set()
+    for one in sorted(result.metrics.comparisons, key=lambda one: list(sizes).index(one.arm)):
+        difference = one.separation.difference
+        half = "" if not difference.known else f" ± {(difference.high - difference.low) / 2:.2g}"
+        since = "" if one.since is None else f", since step {one.since}"
+        table.add_row(
+            "" if one.arm in shown else literal(f"{one.arm} (n={sizes[one.arm]})"),
+            literal(one.metric),
+            figure(one.reference_end.value, ".4g"),
+            figure(one.arm_end.value, ".4g"),
+            f"{figure(difference.value, '+.3g')}{half}",
+            f"{one.separation.short}{since}",
+        )
+        shown.add(one.arm)
     return table
 
 
