@@ -7,8 +7,8 @@ it, and nothing hangs on one best fit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,13 @@ TEMPER = 0.85
 """Power of the likelihood: real curves are of none of these forms, so a fit counts for a little less than it says."""
 RISE = 0.5
 """Prior standard deviation of the rise, in widths of what the metric can reach."""
+SLACK = 0.02
+"""How far past its bounds, in their width, a curve may start or end."""
+
+
+TO_THE_BOUND = 0.15
+"""Of a metric with bounds: how plausible it is that the run goes from one to the other. Under a policy gradient the
+log-odds of a right answer grow evenly as long as nothing holds them back: a logistic between the bounds."""
 
 
 @dataclass(frozen=True)
@@ -45,22 +52,25 @@ class Ensemble:
     """Index into the names of `FORMS` of each draw."""
     start: Floats
     rise: Floats
-    shapes: Mapping[str, Floats]
-    """Shape parameters of the draws of each form, in the order of the draws."""
-    weights: Mapping[str, float]
-    """Share of each form."""
+    shape: Floats
+    """Shape parameters of each draw, (draws, 2); nan where its form has fewer."""
     noise: Floats
     """Standard deviation of a typical point in each draw."""
     autocorrelation: float
     """Mean of ρ."""
 
+    @property
+    def weights(self) -> dict[str, float]:
+        """Share of each form."""
+        return {name: float(self.of_form(name).mean()) for name in FORMS}
+
     def shares(self, at: Positions) -> Floats:
         """Return the share of the rise that each draw has done at each position, (draws, positions)."""
         found = np.zeros((len(self.form), len(at.t)))
-        for index, (name, form) in enumerate(FORMS.items()):
-            rows = self.form == index
+        for name, form in FORMS.items():
+            rows = self.of_form(name)
             if rows.any():
-                found[rows] = form.shares(at, self.shapes[name])
+                found[rows] = form.shares(at, self.shape[rows, : len(form.grid)])
         return found
 
     def mean(self, at: Positions) -> Floats:
@@ -71,6 +81,14 @@ class Ensemble:
         """Return which draws are of one form."""
         rows: NDArray[np.bool_] = self.form == list(FORMS).index(name)
         return rows
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One form (or one way of using it) and the weight of each of its cells at each ρ."""
+
+    surface: Surface
+    log_weight: Floats
 
 
 def ensemble(
@@ -91,20 +109,24 @@ def ensemble(
     """
     level = _noise_level(data, surfaces)
     low, high = bounds if bounds is not None else reach(data.y)
-    spread = RISE * (high - low)
-    surfaces = {name: zoomed(one, data, _penalty(level, spread)) for name, one in surfaces.items()}
-    log_weights = {name: _log_weight(one, data, level, spread) for name, one in surfaces.items()}
-    flat = TEMPER * np.concatenate([weights.ravel() for weights in log_weights.values()])
+    penalty = (level / (RISE * (high - low))) ** 2
+    sums = [(one, PRIOR[name]) for name, one in surfaces.items()]
+    if bounds is not None:
+        sums.append((replace(surfaces["logistic"], given=(low, high - low)), TO_THE_BOUND))
+    parts = []
+    for one, prior in sums:
+        fine = zoomed(one, data, penalty)
+        parts.append(_Part(fine, _log_weight(fine, data, penalty, level / (high - low)) + np.log(prior)))
+    flat = TEMPER * np.concatenate([part.log_weight.ravel() for part in parts])
     weights = np.exp(flat - logsumexp(flat))
     rng = np.random.default_rng(seed)
     # More than needed: some end out of bounds.
     chosen = rng.choice(len(weights), size=4 * draws, p=weights)
-    drawn = _draw(chosen, log_weights, surfaces, data, level, spread, rng)
-    return _kept(*drawn, surfaces, bounds, draws, data)
+    return _inside(_drawn(chosen, parts, data, penalty, rng), bounds, draws)
 
 
 def _noise_level(data: Observations, surfaces: Mapping[str, Surface]) -> float:
-    """Return the common factor of the noise, from the form that fits best: it only scales the prior of the rise."""
+    """Return the common factor of the noise, from the form that fits best: it only scales priors."""
     n = len(data)
     rest = min(float((one.solve()[2]).min()) / max(n - one.form.parameters - 1, 1) for one in surfaces.values())
     prior = data.prior_weight
@@ -125,49 +147,46 @@ def reach(y: Floats) -> tuple[float, float]:
     return low - 2 * (high - low), high + 2 * (high - low)
 
 
-def _penalty(level: float, spread: float) -> float:
-    return (level / spread) ** 2
-
-
 def _degrees(one: Surface, data: Observations) -> float:
     return one.points - 1 + data.prior_weight
 
 
-def _log_weight(one: Surface, data: Observations, level: float, spread: float) -> Floats:
-    penalty = _penalty(level, spread)
+def _log_weight(one: Surface, data: Observations, penalty: float, level: float) -> Floats:
+    """Return the log marginal likelihood of each cell at each ρ, less what is common to all forms.
+
+    A start that is fitted has a flat prior over the metric's reach, and pays for it by √(2π)·σ/√information; `level` is
+    σ in widths of that reach.
+    """
     _, _, rest, log_information = one.solve(penalty)
-    weight: Floats = (
-        -0.5 * log_information
-        - 0.5 * one.log_determinant
-        - 0.5 * _degrees(one, data) * np.log(np.maximum(rest + data.prior_weight, 1e-300))
-        + np.log(PRIOR[one.form.name] / len(one.cells))
-        + one.log_volume
-    )
-    return weight + (0.5 * np.log(penalty) if one.form.share is not None else 0.0)
+    fit: Floats = -0.5 * _degrees(one, data) * np.log(np.maximum(rest + data.prior_weight, 1e-300))
+    fit = fit - 0.5 * one.log_determinant - np.log(len(one.cells)) + one.log_volume
+    if one.given is not None:
+        fit = fit - float(np.log(np.sqrt(2 * np.pi) * level))
+    else:
+        fit = fit - 0.5 * log_information + (0.5 * float(np.log(penalty)) if one.form.share is not None else 0.0)
+    return fit
 
 
-def _draw(
+def _drawn(
     chosen: NDArray[np.int64],
-    log_weights: Mapping[str, Floats],
-    surfaces: Mapping[str, Surface],
+    parts: Sequence[_Part],
     data: Observations,
-    level: float,
-    spread: float,
+    penalty: float,
     rng: np.random.Generator,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats, Floats, Floats]:
-    form, cell = np.empty(len(chosen), np.int64), np.empty(len(chosen), np.int64)
-    start, rise, noise, rho = (np.empty(len(chosen)) for _ in range(4))
+) -> Ensemble:
+    count = len(chosen)
+    form, shape = np.empty(count, np.int64), np.full((count, 2), np.nan)
+    start, rise, noise, rho = (np.empty(count) for _ in range(4))
     offset = 0
-    for index, (name, weights) in enumerate(log_weights.items()):
-        one = surfaces[name]
-        rows = np.flatnonzero((chosen >= offset) & (chosen < offset + weights.size))
-        cells, columns = np.unravel_index(chosen[rows] - offset, weights.shape)
-        offset += weights.size
-        if not len(rows):
-            continue
-        form[rows], cell[rows], rho[rows] = index, cells, one.rhos[columns]
-        start[rows], rise[rows], noise[rows] = _linear_draws(one, cells, columns, data, _penalty(level, spread), rng)
-    return form, cell, start, rise, noise, rho
+    for part in parts:
+        one = part.surface
+        rows = np.flatnonzero((chosen >= offset) & (chosen < offset + part.log_weight.size))
+        cells, columns = np.unravel_index(chosen[rows] - offset, part.log_weight.shape)
+        offset += part.log_weight.size
+        form[rows], rho[rows] = list(FORMS).index(one.form.name), one.rhos[columns]
+        shape[rows, : one.cells.shape[1]] = one.cells[cells]
+        start[rows], rise[rows], noise[rows] = _linear_draws(one, cells, columns, data, penalty, rng)
+    return Ensemble(form, start, rise, shape, noise * float(np.median(data.scale)), float(rho.mean()))
 
 
 def _linear_draws(
@@ -181,8 +200,9 @@ def _linear_draws(
     """Draw start, rise and noise level from their joint posterior (normal-gamma) in the cells chosen."""
     start, rise, rest, _ = one.solve(penalty)
     at = (np.minimum(cells, start.shape[0] - 1), columns)
-    degrees = _degrees(one, data)
-    sigma = np.sqrt((rest[at] + data.prior_weight) / rng.chisquare(degrees, len(cells)))
+    sigma = np.sqrt((rest[at] + data.prior_weight) / rng.chisquare(_degrees(one, data), len(cells)))
+    if one.given is not None:
+        return start[at], rise[at], sigma
     one_one = one.one_one[0, columns]
     first, second = rng.standard_normal((2, len(cells)))
     if one.form.share is None:
@@ -194,37 +214,21 @@ def _linear_draws(
     return start[at] - one_f / one_one * moved + sigma * first / np.sqrt(one_one), rise[at] + moved, sigma
 
 
-def _kept(
-    form: NDArray[np.int64],
-    cell: NDArray[np.int64],
-    start: Floats,
-    rise: Floats,
-    noise: Floats,
-    rho: Floats,
-    surfaces: Mapping[str, Surface],
-    bounds: tuple[float, float] | None,
-    draws: int,
-    data: Observations,
-) -> Ensemble:
-    names = list(FORMS)
-    inside = np.ones(len(form), bool)
+def _inside(curves: Ensemble, bounds: tuple[float, float] | None, draws: int) -> Ensemble:
+    """Keep so many curves, of those that start and end within the bounds."""
+    inside = np.ones(len(curves.form), bool)
     if bounds is not None:
-        slack = 0.02 * (bounds[1] - bounds[0])
-        saturates = np.array([FORMS[name].saturates for name in names])[form]
-        end = np.where(saturates, start + rise, start)
-        inside = (end >= bounds[0] - slack) & (end <= bounds[1] + slack)
-        inside &= (start >= bounds[0] - slack) & (start <= bounds[1] + slack)
+        low, high = bounds[0] - SLACK * (bounds[1] - bounds[0]), bounds[1] + SLACK * (bounds[1] - bounds[0])
+        saturates = np.array([form.saturates for form in FORMS.values()])[curves.form]
+        end = np.where(saturates, curves.start + curves.rise, curves.start)
+        inside = (end >= low) & (end <= high) & (curves.start >= low) & (curves.start <= high)
     # Where (nearly) all end outside, the bounds are not what the data say: keep the draws.
-    rows = np.flatnonzero(inside) if inside.sum() >= draws // 4 else np.arange(len(form))
-    rows = rows[:draws]
-    shapes = {name: surfaces[name].cells[cell[rows][form[rows] == index]] for index, name in enumerate(names)}
-    shares = {name: float((form[rows] == index).mean()) for index, name in enumerate(names)}
-    return Ensemble(
-        form[rows],
-        start[rows],
-        rise[rows],
-        shapes,
-        shares,
-        noise[rows] * float(np.median(data.scale)),
-        float(rho[rows].mean()),
+    rows = (np.flatnonzero(inside) if inside.sum() >= draws // 4 else np.arange(len(inside)))[:draws]
+    return replace(
+        curves,
+        form=curves.form[rows],
+        start=curves.start[rows],
+        rise=curves.rise[rows],
+        shape=curves.shape[rows],
+        noise=curves.noise[rows],
     )

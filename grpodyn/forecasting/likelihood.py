@@ -41,6 +41,8 @@ class Surface:
     f_y: Floats
     log_volume: float = 0.0
     """Logarithm of the share of the form's whole grid that these cells cover."""
+    given: tuple[float, float] | None = None
+    """Start and rise where they are not fitted: a curve from one bound of a metric to the other."""
 
     @property
     def log_determinant(self) -> Floats:
@@ -50,6 +52,8 @@ class Surface:
 
     def solve(self, penalty: float = 0.0) -> tuple[Floats, Floats, Floats, Floats]:
         """Return start, rise, residual sum of squares (with the penalty on the rise) and log |X'V⁻¹X + Λ|."""
+        if self.given is not None:
+            return self._solve_given(*self.given)
         start_alone = self.one_y / self.one_one
         if self.form.share is None:
             rest = self.y_y - self.one_y * start_alone
@@ -63,6 +67,11 @@ class Surface:
         rest = self.y_y - self.one_y * start_alone - f_y * rise
         start = start_alone - self.one_f / self.one_one * rise
         return start, rise, np.maximum(rest, 0.0), np.log(self.one_one) + np.where(flat, 700.0, np.log(f_f))
+
+    def _solve_given(self, start: float, rise: float) -> tuple[Floats, Floats, Floats, Floats]:
+        rest = self.y_y - 2 * start * self.one_y + start**2 * self.one_one
+        rest = rest - 2 * rise * (self.f_y - start * self.one_f) + rise**2 * self.f_f
+        return np.full_like(rest, start), np.full_like(rest, rise), np.maximum(rest, 0.0), np.zeros_like(rest)
 
 
 def surface(form: Form, data: Observations, cells: Floats | None = None, rhos: Floats = RHOS) -> Surface:

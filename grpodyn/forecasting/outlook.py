@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 LEVEL = 0.8
 """Confidence of every interval of a forecast."""
-CHANGE_OF_COURSE = 0.24
+CHANGE_OF_COURSE = 0.27
 """Chance that a run which has everything before it ends at a level that nothing so far foretells (it collapses, or
 starts to rise late); it shrinks with the square root of the share of the run that is left."""
 RISE_BEGINS, RISE_ENDS = 0.1, 0.9

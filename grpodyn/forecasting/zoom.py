@@ -38,7 +38,7 @@ def zoomed(one: Surface, data: Observations, penalty: float) -> Surface:
             break
         box = kept
         volume = float(np.log(widths / (whole[1] - whole[0])).sum())
-        found = replace(surface(form, data, _cells(form, box)), log_volume=volume)
+        found = replace(surface(form, data, _cells(form, box)), log_volume=volume, given=one.given)
     return found
 
 

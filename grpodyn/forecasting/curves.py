@@ -1,0 +1,61 @@
+"""The curve that a forecast rests on, as a figure draws it: behind the last point as fitted, before it as foretold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grpodyn.forecasting import outlook
+from grpodyn.forecasting.forecast import Fit
+
+Floats = NDArray[np.float64]
+POINTS = 80
+"""Positions at which each part of a curve is given."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Mean reward along steps, with a central interval at each."""
+
+    steps: tuple[float, ...]
+    value: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    level: float
+    """Of the intervals."""
+
+
+def fitted(found: Fit) -> Curve:
+    """Return the mean reward over the points that were fitted; the interval is of the mean, not of single points."""
+    x = np.linspace(float(found.data.x[0]), float(found.data.x[-1]), POINTS)
+    return _curve(found, x, outlook.level_at(found.curves, found.data, x))
+
+
+def foretold(found: Fit) -> Curve | None:
+    """Return the mean reward from the last point to the planned end, None where none is planned or it is reached.
+
+    The interval holds the chance that the run changes its course, as that of `Forecast.final` does.
+    """
+    end, last = found.end, float(found.data.x[-1])
+    if end is None or end <= last:
+        return None
+    x = np.linspace(last, end, POINTS // 2)
+    whole = end - min(0.0, float(found.series.position[0]))
+    draws = [
+        outlook.predicted(found.curves, found.data, float(at), (float(at) - last) / whole, found.series.bounds)
+        for at in x
+    ]
+    return _curve(found, x, np.stack(draws, axis=1))
+
+
+def _curve(found: Fit, x: Floats, draws: Floats) -> Curve:
+    at = [outlook.interval(column) for column in draws.T]
+    return Curve(
+        steps=tuple(found.series.step_at(float(position)) for position in x),
+        value=tuple(one.value for one in at),
+        low=tuple(one.low for one in at),
+        high=tuple(one.high for one in at),
+        level=outlook.LEVEL,
+    )
