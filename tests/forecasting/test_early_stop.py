@@ -113,6 +113,7 @@ def test_a_run_that_goes_on_says_what_it_saw(tmp_path: Path) -> None:
     assert said["last_look"]["holds"] is False
 
 
+@pytest.mark.slow
 def test_it_works_without_a_recorder(tmp_path: Path) -> None:
     trainer = train(tmp_path, [EarlyStop(act=True)])
     assert trainer.state.global_step < STEPS
@@ -138,12 +139,14 @@ def test_one_bad_gradient_is_none_of_its_business(tmp_path: Path) -> None:
     assert stop.decision is None
 
 
+@pytest.mark.slow
 def test_a17_a_spike_of_the_gradient_alone_does_not_stop(tmp_path: Path) -> None:
     stop = EarlyStop(act=True)
     course = lambda step: {"reward": 0.1 + 0.008 * step, "grad_norm": 1e4 if step > 30 else 1.0}  # noqa: E731
     assert train(tmp_path, [stop], course, steps=60).state.global_step == 60
 
 
+@pytest.mark.slow
 def test_truncation_is_named_instead_of_a_plateau(tmp_path: Path) -> None:
     stop = EarlyStop(act=True)
     trainer = train(tmp_path, [stop], lambda step: {**saturating(step), "completions/clipped_ratio": 0.4})
@@ -151,6 +154,7 @@ def test_truncation_is_named_instead_of_a_plateau(tmp_path: Path) -> None:
     assert stop.decision is None
 
 
+@pytest.mark.slow
 def test_rewards_that_are_missing_or_null_are_passed_over(tmp_path: Path) -> None:
     def sparse(step: int) -> dict[str, Any]:
         return saturating(step) if step % 4 == 1 else {"reward": None, "grad_norm": np.float64(1.0)}
