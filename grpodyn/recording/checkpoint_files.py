@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,20 @@ class CheckpointFiles:
         self.files = [folder / name for name in (names if names is not None else sorted(_weight_files(folder)))]
         self._handles = [safe_open(file, framework="pt") for file in self.files]
         self._where: dict[str, Any] = {key: handle for handle in self._handles for key in _keys(handle)}
+        # Descriptors of the very files that are mapped: another file may come under the same name, which harms nothing.
+        self._descriptors = [os.open(file, os.O_RDONLY) for file in self.files]
+        self._stamps = [_stamp(descriptor) for descriptor in self._descriptors]
+        weakref.finalize(self, _close, self._descriptors)
+
+    def rewritten(self) -> Path | None:
+        """Return a file that was written to since it was mapped: its tensors are others now, or end the process.
+
+        A mapping beyond the end of a file that was cut is no error that could be caught, but a fault of the process.
+        """
+        for file, descriptor, stamp in zip(self.files, self._descriptors, self._stamps, strict=True):
+            if _stamp(descriptor) != stamp:
+                return file
+        return None
 
     @property
     def names(self) -> list[str]:
@@ -80,6 +96,16 @@ def folder_of(model_config: Any) -> tuple[Path, str | None] | None:
         if isinstance(found, str):
             return Path(found).parent, revision
     return None
+
+
+def _stamp(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_size, status.st_mtime_ns
+
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def _keys(handle: Any) -> list[str]:

@@ -32,6 +32,24 @@ class Reference:
     facts: dict[str, Any]
     """What the manifest says about it."""
     unmeasured: list[Unmeasured] = field(default_factory=list)
+    mapped: dict[int, CheckpointFiles] = field(default_factory=dict)
+    """By tensor, the files that its W_0 is read from."""
+
+    def drop_rewritten(self) -> Unmeasured | None:
+        """Give up what is mapped from files that were written to in the meantime; return what that is and why.
+
+        Call it before W_0 is read: the file of a checkpoint may be that which a training saves its result into.
+        """
+        for files in {id(files): files for files in self.mapped.values()}.values():
+            file = files.rewritten()
+            if file is not None:
+                lost = [i for i, source in self.mapped.items() if source is files]
+                for i in lost:
+                    self.tensors[i] = None
+                    del self.mapped[i]
+                why = f"{file}, which held their starting weights, was written to while training ran"
+                return Unmeasured(f"displacement of {len(lost)} tensors", why)
+        return None
 
     def piece(self, piece: Piece, like: Tensor) -> Tensor:
         """Return some rows of W_0 on the device and in the dtype of the live weight."""
@@ -68,14 +86,17 @@ def establish(
     tensors: list[Tensor | None] = [None] * len(stored)
     facts: dict[str, Any] = {"step": start_step, "path": None, "revision": None, "dtype": dtypes(stored)}
     counts = {"checkpoint": 0, "reference_model": 0, "base": 0}
+    mapped: dict[int, CheckpointFiles] = {}
     place = folder_of(model_config)
     if place is not None:
         files = CheckpointFiles(place[0])
-        counts["checkpoint"] = _fill(tensors, stored, lambda name: _from_files(files, name))
-        facts |= {"path": str(place[0]), "revision": place[1]} if counts["checkpoint"] else {}
+        filled = _fill(tensors, stored, lambda name: _from_files(files, name))
+        mapped = dict.fromkeys(filled, files)
+        counts["checkpoint"] = len(filled)
+        facts |= {"path": str(place[0]), "revision": place[1]} if filled else {}
     if reference_model is not None:
         named = {canonical_name(name): parameter for name, parameter in reference_model.named_parameters()}
-        counts["reference_model"] = _fill(tensors, stored, named.get)
+        counts["reference_model"] = len(_fill(tensors, stored, named.get))
     missing = [i for i, tensor in enumerate(tensors) if tensor is None]
     size = sum(stored[i].parameter.numel() * stored[i].parameter.element_size() for i in missing)
     unmeasured: list[Unmeasured] = []
@@ -90,11 +111,13 @@ def establish(
     elif missing:
         _save([stored[i] for i in missing], run_dir / BASE_FOLDER)
         saved = CheckpointFiles(run_dir / BASE_FOLDER, [_BASE_FILE])
-        counts["base"] = _fill(tensors, stored, lambda name: saved.tensor(name) if saved.find(name) == name else None)
+        filled = _fill(tensors, stored, lambda name: saved.tensor(name) if saved.find(name) == name else None)
+        mapped |= dict.fromkeys(filled, saved)
+        counts["base"] = len(filled)
     facts["source"] = "+".join(source for source, count in counts.items() if count) or "none"
     facts["tensors"] = {source: count for source, count in counts.items() if count}
     facts["fingerprint"] = _fingerprint(stored, tensors)
-    return Reference(tensors, facts, unmeasured)
+    return Reference(tensors, facts, unmeasured, mapped)
 
 
 def reopen(
@@ -103,9 +126,11 @@ def reopen(
     """Find the W_0 of a run's first segment again, from what its manifest says."""
     tensors: list[Tensor | None] = [None] * len(stored)
     # The live weights have moved on: here a name and a shape must do, and the fingerprint vouches for the values.
+    mapped: dict[int, CheckpointFiles] = {}
     if facts.get("path") and Path(facts["path"]).is_dir():
         files = CheckpointFiles(Path(facts["path"]))
-        _fill(tensors, stored, lambda name: _from_files(files, name), compare=False)
+        filled = _fill(tensors, stored, lambda name: _from_files(files, name), compare=False)
+        mapped = dict.fromkeys(filled, files)
     if "reference_model" in facts.get("tensors", {}) and reference_model is not None:
         named = {canonical_name(name): parameter for name, parameter in reference_model.named_parameters()}
         _fill(tensors, stored, named.get, compare=False)
@@ -114,9 +139,10 @@ def reopen(
         for i, entry in enumerate(stored):
             if saved.find(entry.info.name) == entry.info.name:
                 tensors[i] = saved.tensor(entry.info.name)
+                mapped[i] = saved
     found = _fingerprint(stored, tensors)
     if found == facts.get("fingerprint"):
-        return Reference(tensors, dict(facts))
+        return Reference(tensors, dict(facts), mapped=mapped)
     where = f"{facts.get('source')}, {facts.get('path')}"
     why = f"the starting weights of the run's first segment ({where}) are gone or changed"
     return Reference([None] * len(stored), dict(facts), [Unmeasured("displacement of all tensors", why)])
@@ -149,9 +175,9 @@ def _from_files(files: CheckpointFiles, name: str) -> Tensor | None:
     return files.tensor(key) if key is not None else None
 
 
-def _fill(tensors: list[Tensor | None], stored: Sequence[Stored], source: Any, *, compare: bool = True) -> int:
-    """Fill the gaps in `tensors` from a source, where it fits; return how many it filled."""
-    filled = 0
+def _fill(tensors: list[Tensor | None], stored: Sequence[Stored], source: Any, *, compare: bool = True) -> list[int]:
+    """Fill the gaps in `tensors` from a source, where it fits; return the places that it filled."""
+    filled: list[int] = []
     for i, entry in enumerate(stored):
         if tensors[i] is not None:
             continue
@@ -162,7 +188,7 @@ def _fill(tensors: list[Tensor | None], stored: Sequence[Stored], source: Any, *
         if compare and not equal_bits(candidate.detach().to(live.device, live.dtype), live):
             continue
         tensors[i] = candidate.detach()
-        filled += 1
+        filled.append(i)
     return filled
 
 

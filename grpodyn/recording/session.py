@@ -245,6 +245,8 @@ class Session:
                 sums = self._lead.sums(step, Task.STEP_SUMS, self._measurement.after_step, self._needs)
             self._notes.lost_tensors(step, self._measurement.tracked.lost)
             self._notes.unknown_steps(step, self._measurement.intended.unknown)
+            for gone in self._measurement.tracked.without_start:
+                self._notes.once(step, f"not recorded any more: {gone.what}", gone.why)
             if self._lead is None or self._lead.is_sound:
                 self._notes.not_finite(step, sums, self._measurement.measured)
             self._rows.write(step, sums)
@@ -385,11 +387,12 @@ class Session:
             logger.warning("recording into %s has stopped, training goes on: %s", self.run_dir, self.writer.failed)
 
     def _closing_facts(self) -> dict[str, Any]:
+        left = [*self._left_out, *self._measurement.tracked.without_start, *self._spectra.left_at_end]
         return {
             "seconds": self._cost.seconds,
             "step_seconds": self._cost.step_seconds,
             "sweeps_skipped": self._spectra.skipped,
-            "skipped": [{"what": entry.what, "why": entry.why} for entry in self._left_out + self._spectra.left_at_end],
+            "skipped": [{"what": entry.what, "why": entry.why} for entry in left],
             "activation_tokens": self._activations.tokens if self._activations is not None else 0,
             "faults": dict(self.boundary.counts),
         }

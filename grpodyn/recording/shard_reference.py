@@ -28,10 +28,12 @@ def establish_shares(
     """
     facts: dict[str, Any] = {"step": start_step, "path": None, "revision": None, "dtype": dtypes(stored)}
     tensors: list[Tensor | None] = [None] * len(stored)
+    mapped: dict[int, CheckpointFiles] = {}
     place = folder_of(model_config)
     if place is not None:
         files = CheckpointFiles(place[0])
         tensors = [_mapped(files, entry) for entry in stored]
+        mapped = {i: files for i, tensor in enumerate(tensors) if tensor is not None}
         facts |= {"path": str(place[0]), "revision": place[1]} if any(t is not None for t in tensors) else {}
     missing = [i for i, tensor in enumerate(tensors) if tensor is None]
     counts = {"checkpoint": len(stored) - len(missing), "memory": 0}
@@ -45,7 +47,8 @@ def establish_shares(
         for i in missing:
             tensors[i] = local(stored[i].parameter).detach().to("cpu", copy=True)
     facts["source"] = "+".join(source for source, count in counts.items() if count) or "none"
-    return Reference(tensors, facts | {"tensors": {source: count for source, count in counts.items() if count}}, lost)
+    facts["tensors"] = {source: count for source, count in counts.items() if count}
+    return Reference(tensors, facts, lost, mapped)
 
 
 def lost_shares(stored: Sequence[Stored], facts: Mapping[str, Any]) -> Reference:

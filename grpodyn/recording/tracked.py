@@ -35,15 +35,21 @@ class Tracked:
         """Whether W_{t−1} of the last step is held."""
         self.lost: list[str] = []
         """Names of tensors that are no longer what they were at the start, and are not measured any more."""
+        self.without_start: list[Unmeasured] = []
+        """What has lost its starting weights while training ran, and why."""
         self._place = {id(parameter): i for i, parameter in enumerate(self.live)}
         self._forms = [_form(parameter) for parameter in self.live]
 
     def leave_out_lost(self) -> set[int]:
         """Forget parameters whose shape, dtype or place has changed: a difference would mean nothing.
 
+        And starting weights whose file has changed.
+
         Returns:
             Places of those that have changed since the last call.
         """
+        if (gone := self.reference.drop_rewritten()) is not None:
+            self.without_start.append(gone)
         changed = {i for i, parameter in enumerate(self.live) if _form(parameter) != self._forms[i]}
         for i in sorted(changed):
             self._forms[i] = _form(self.live[i])
