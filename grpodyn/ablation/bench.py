@@ -34,6 +34,7 @@ from grpodyn.training.quiet import quiet_libraries
 
 _PACKAGES = ("grpodyn", "torch", "transformers", "trl", "peft")
 _DRIFT_PROMPTS = 256
+_SMALL = 20_000_000
 
 
 def setup_of(config: RunConfig, measurement: Measure) -> dict[str, Any]:
@@ -105,6 +106,11 @@ class Bench:
 
         self._cooled: CooledBase | None = None
         self._completions: StartSamples | None = None
+
+    @property
+    def is_small(self) -> bool:
+        """Whether threads of one training would mostly wait for each other (measured: ten times slower, busy cores)."""
+        return self.base.device.type == "cpu" and self.base.num_parameters() < _SMALL
 
     def examples(self, phase: Phase) -> tuple[str, Examples]:
         """Return the split that a job is measured on: only what is tested sees the one that arms are compared on."""

@@ -135,6 +135,7 @@ def _notes(plans: Sequence[TaskPlan], bases: Sequence[Base], arms: Sequence[ArmR
                 f"{plan.name}: the advice is all-linear itself, or there is none; {plan.candidate} is tested in its "
                 f"place, at {plan.budget:,} of {plan.all_linear_parameters:,} parameters"
             )
+    notes += [f"{arm.task}: a training of {arm.arm} failed: {why}" for arm in arms for why in arm.failed]
     by_task = {base.task: base for base in bases}
     for arm in arms:
         base = by_task.get(arm.task)

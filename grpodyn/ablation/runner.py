@@ -31,7 +31,7 @@ class Limits:
 
     workers: int = 1
     threads: int | None = None
-    """Torch threads of each; None leaves it to torch, or shares the cores between several workers."""
+    """Torch threads of each; None is one for a small model on the CPU, else what torch chooses."""
     max_minutes: float | None = None
     """No training is begun that would probably end later."""
     train: bool = True

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from functools import cache
 from typing import Any, Protocol
 
 from grpodyn.ablation.records import Job, Record
@@ -71,7 +72,7 @@ class InProcess:
 class Processes:
     """Trains in several processes. One that dies (out of memory) fails its job, not the study."""
 
-    def __init__(self, count: int, threads: int) -> None:
+    def __init__(self, count: int, threads: int | None) -> None:
         self._count = count
         self._threads = threads
         self._pool: ProcessPoolExecutor | None = None
@@ -122,7 +123,7 @@ def make_workers(count: int, threads: int | None) -> Workers:
     """Return one process's or several processes' worth of workers."""
     if count == 1:
         return InProcess(threads)
-    return Processes(count, threads or max(1, (os.cpu_count() or 1) // count))
+    return Processes(count, threads)
 
 
 # One a process: loading a base takes longer than many trainings of a small one.
@@ -138,14 +139,13 @@ def run_job(job: Job, threads: int | None) -> Record:
 
     from grpodyn.ablation.bench import Bench  # noqa: PLC0415
 
-    if threads is not None:
-        torch.set_num_threads(threads)
     started = time.perf_counter()
     try:
         bench = _LOADED.get(job.setup_key)
         if bench is None:
             _LOADED.clear()
             bench = _LOADED[job.setup_key] = Bench(job.setup)
+        torch.set_num_threads(threads or (1 if bench.is_small else _torch_threads()))
         record: Record = bench.run(job)
     # What a training raises when its arm is to blame: refused configs, shapes, numbers, a device's memory.
     except (GrpodynError, RuntimeError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
@@ -154,6 +154,14 @@ def run_job(job: Job, threads: int | None) -> Record:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}{where}"
         return failed(job, reason, time.perf_counter() - started)
     return record
+
+
+@cache
+def _torch_threads() -> int:
+    """As many as torch had chosen before the first job."""
+    import torch  # noqa: PLC0415
+
+    return torch.get_num_threads()
 
 
 def failed(job: Job, reason: str, seconds: float) -> Record:

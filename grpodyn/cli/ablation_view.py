@@ -121,16 +121,14 @@ def show(console: Console, result: Ablation) -> None:
 def arms_table(arms: Sequence[ArmResult], title: str) -> Table:
     """Return what each arm reaches."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-    for name in ("arm", "parameters", "seeds", "accuracy", "greedy", "best T", "gain kept"):
+    for name in ("arm", "parameters", "accuracy", "greedy", "gain kept"):
         table.add_column(name, justify="left" if name == "arm" else "right", no_wrap=True)
     for arm in arms:
         table.add_row(
             literal(arm.arm),
             f"{arm.trainable_params:,}",
-            str(len(arm.seeds)),
             _give_or_take(arm.accuracy),
             figure(arm.greedy.value),
-            figure(arm.best.value),
             _range(arm.gain_kept),
         )
     return table
@@ -138,19 +136,18 @@ def arms_table(arms: Sequence[ArmResult], title: str) -> Table:
 
 def costs_table(arms: Sequence[ArmResult], level: float) -> Table:
     """Return how each arm gets there."""
-    title = f"steps: to {level:.0%} of all-linear's gain; * the last rate tried was the best"
+    title = f"steps to {level:.0%} of all-linear's gain; skill: over the base made as sure"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-    for name in ("arm", "lr", "steps", "KL", "skill gain", "seconds", "failed"):
+    for name in ("arm", "lr", "seeds", "steps", "KL", "skill"):
         table.add_column(name, justify="left" if name == "arm" else "right", no_wrap=True)
     for arm in arms:
         table.add_row(
             literal(arm.arm),
-            "–" if math.isnan(arm.learning_rate) else f"{arm.learning_rate:.1e}{'*' if arm.at_edge else ''}",
+            _rate(arm),
+            str(len(arm.seeds)),
             _steps(arm),
-            figure(arm.kl.value),
+            figure(arm.kl.value, ".2f"),
             figure(arm.skill_gain.value, "+.3f"),
-            figure(arm.seconds, ".0f"),
-            str(len(arm.failed) or ""),
         )
     return table
 
@@ -188,9 +185,15 @@ def _range(interval: Interval) -> str:
     return f"{interval.value:.0%} [{100 * interval.low:.0f}, {100 * interval.high:.0f}]"
 
 
+def _rate(arm: ArmResult) -> str:
+    if math.isnan(arm.learning_rate):
+        return "–"
+    return f"{arm.learning_rate:.1e}".replace("e-0", "e-") + ("*" if arm.at_edge else "")
+
+
 def _steps(arm: ArmResult) -> str:
     if not arm.seeds:
         return "–"
     if arm.reached < len(arm.seeds):
-        return f"{arm.reached}/{len(arm.seeds)} there"
+        return f"{arm.reached} of {len(arm.seeds)}"
     return figure(arm.steps_to_level.value, ".0f")

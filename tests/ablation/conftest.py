@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 
 import pytest
+import torch
 
 from grpodyn.ablation.arms import Arm, Variant
 from grpodyn.ablation.plan import TaskPlan
@@ -28,6 +29,15 @@ def _quiet() -> Iterator[None]:
     """Run as `ablate` does: deprecations inside transformers, TRL and PEFT are not ours to mend."""
     with quiet_libraries():
         yield
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """These models are so small that threads mostly wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -1,0 +1,197 @@
+"""`grpodyn ablate` and `grpodyn pilot` as they are used; real trainings, small ones."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from grpodyn.ablation.ledger import read
+from grpodyn.ablation.pilot import pilot
+from grpodyn.ablation.results import load
+from grpodyn.cli.app import build
+from grpodyn.config import run as run_config
+from grpodyn.errors import UsageError
+from grpodyn.training.display import LineDisplay
+
+GRPO = """
+model: embedded
+task: {name: arithmetic_format, limit: 64}
+grpo: {learning_rate: 1e-4, max_steps: STEPS, per_device_train_batch_size: 16, num_generations: 4,
+       max_completion_length: 8, beta: 0.0, lr_scheduler_type: constant, gradient_checkpointing: false}
+evaluate: {prompts: 40}
+"""
+STUDY = """
+study:
+  name: small
+  tasks: [{name: toy, config: task.yaml}]
+  arms: [all-linear, attention-only, mlp-only]
+  seeds: [1, 2]
+  other_seeds: [1, 2]
+  tuning: null
+  primary: [{a: mlp-only, b: attention-only}]
+  measure: {prompts: 40, curve_prompts: 20}
+"""
+
+
+@pytest.fixture
+def study(tmp_path):
+    (tmp_path / "task.yaml").write_text(GRPO.replace("STEPS", "2"))
+    (tmp_path / "study.yaml").write_text(STUDY)
+    return tmp_path / "study.yaml"
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(build(), [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+@pytest.mark.slow
+def test_a_study_from_its_file_to_its_result(study, tmp_path):
+    done = invoke("ablate", study, "-o", tmp_path / "out", "--json", "--threads", 1)
+    assert done.exit_code == 0
+    found = json.loads(done.stdout)
+    assert [arm["arm"] for arm in found["arms"]] == ["all-linear", "attention-only", "mlp-only"]
+    for arm in found["arms"]:
+        assert arm["trainable_params"] > 0
+        assert set(arm["accuracy"]) == {"value", "low", "high", "level"}
+        assert "gain_kept" in arm
+    (primary,) = [c for c in found["comparisons"] if c["test"] != "descriptive"]
+    assert {"a", "b", "difference", "p"} <= set(primary)
+    assert found["verdict"].startswith(("confirmed", "refuted", "not separable at 2 seeds"))
+    assert found["missing"] == 0
+    before = (tmp_path / "out" / "results.jsonl").read_bytes()
+    again = invoke("ablate", study, "-o", tmp_path / "out", "--json")
+    assert (tmp_path / "out" / "results.jsonl").read_bytes() == before
+    assert json.loads(again.stdout)["arms"] == found["arms"]
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_goes_on(study, tmp_path):
+    out = tmp_path / "out"
+    start = [sys.executable, "-m", "grpodyn", "ablate", str(study), "-o", str(out)]
+    command = [*start, "--threads", "1", "--workers", "2"]
+    for finished in (3, 5):
+        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        while len(read(out / "results.jsonl")) < finished and running.poll() is None:
+            time.sleep(0.1)
+        running.send_signal(signal.SIGKILL)
+        running.communicate()
+    kept = {record.key: record for record in read(out / "results.jsonl")}
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "verdict" in done.stdout
+    records = read(out / "results.jsonl")
+    assert len(records) == len({record.key for record in records}) == 8
+    assert all(record in records for record in kept.values())
+    assert load(out).missing == 0
+
+
+@pytest.mark.slow
+def test_time_is_up_and_more_seeds_go_on(study, tmp_path):
+    out = tmp_path / "out"
+    stopped = invoke("ablate", study, "-o", out, "--max-minutes", "0.0001")
+    assert stopped.exit_code == 0
+    assert "time is up" in stopped.output
+    assert "the same command goes on" in stopped.output
+    first = load(out)
+    assert first.verdict_kind == "not tested"
+    assert first.missing > 0
+    assert invoke("ablate", study, "-o", out, "--arms", "attention-only", "--seeds", 1).exit_code == 0
+    assert len(load(out).arms[0].seeds) == 1
+
+
+@pytest.mark.slow
+def test_a_run_is_put_to_the_test_and_its_advice_rises_to_rung_3(study, tmp_path):
+    run = tmp_path / "runs" / "full"
+    (tmp_path / "task.yaml").write_text(GRPO.replace("STEPS", "8"))
+    assert invoke("record", tmp_path / "task.yaml", "--run-dir", run).exit_code == 0
+    arms = "advised,all-linear,all-linear-same-budget,random-same-budget,displacement-top,gradient-top"
+    done = invoke("ablate", run, "--arms", arms, "--no-tuning", "--seeds", 2, "--steps", 2, "--json", "--threads", 1)
+    assert done.exit_code == 0, done.output
+    found = load(run)
+    assert found.missing == 0
+    # On movement alone the advice is all-linear itself, so that what movement points at is tested in its place.
+    assert found.candidate == "displacement-top"
+    placed = [arm for arm in found.arms if arm.arm in ("displacement-top", "gradient-top", "random-same-budget")]
+    assert len(placed) == 3
+    whole = found.arm("all-linear")
+    assert whole is not None
+    for arm in placed:
+        assert arm.trainable_params == pytest.approx(whole.trainable_params / 4, rel=0.05)
+    advice = json.loads(invoke("recommend-lora", run, "--json").stdout)
+    assert advice["rung"] == (3 if found.best_supported else 1)
+    # The ledger lies inside the run, and the run stays a run.
+    assert (run / "ablation" / "results.jsonl").is_file()
+    assert invoke("status", run).exit_code == 0
+
+
+@pytest.mark.slow
+def test_another_ablation_of_the_same_folder_is_refused(study, tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "grpodyn", "ablate", str(study), "-o", str(out)]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        while not (out / "writer.lock").exists() and running.poll() is None:
+            time.sleep(0.1)
+        second = subprocess.run(command, capture_output=True, text=True, check=False)
+    finally:
+        running.kill()
+        running.communicate()
+    assert second.returncode == 2
+    assert f"is being written by process {running.pid}" in second.stderr
+
+
+@pytest.mark.slow
+def test_a_pilot_and_going_on_with_it(tmp_path):
+    (tmp_path / "task.yaml").write_text(GRPO.replace("STEPS", "12"))
+    folder = tmp_path / "pilot"
+    done = invoke("pilot", tmp_path / "task.yaml", "--run-dir", folder, "--max-fraction", "0.3", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["warm_up_steps"] == 8
+    assert found["steps"] == 12
+    assert found["rung"] == 2
+    assert found["trainable_params"] <= 0.3 * found["all_linear_params"]
+    assert "hypothesis" in found["decision"]
+    assert found["before"]["accuracy"] is not None
+    again = invoke("pilot", tmp_path / "task.yaml", "--run-dir", folder, "--max-fraction", "0.3", "--json")
+    assert json.loads(again.stdout)["net_seconds"] == pytest.approx(found["net_seconds"], abs=60)
+
+
+def test_the_arms_are_named():
+    listed = invoke("ablate", "x", "--list-arms")
+    assert "all-linear-same-budget" in listed.output
+    assert "a new draw each seed" in listed.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--arms", "mlp_only"], "unknown arm 'mlp_only'; did you mean 'mlp-only'"),
+        (["--seeds", "0"], "--seeds 0"),
+        (["--steps", "0"], "--steps 0"),
+        (["--set", "grpo.beta=1"], "a study has several"),
+        (["--lora", "gone.json"], "there is no adapter file"),
+    ],
+)
+def test_usage_errors_name_the_value(study, tmp_path, arguments, message):
+    done = subprocess.run(
+        [sys.executable, "-m", "grpodyn", "ablate", str(study), "-o", str(tmp_path / "out"), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_warm_up_as_long_as_the_run_is_no_warm_up(tmp_path):
+    with pytest.raises(UsageError, match="no shorter than the run of 6"):
+        pilot(run_config.embedded(["grpo.max_steps=6"]), tmp_path / "p", LineDisplay(Console()))
+    assert not (tmp_path / "p").exists()
+    assert os.listdir(tmp_path) == []
