@@ -155,6 +155,13 @@ class StopRule:
         self._held = 0
         self._next = LEAST_POINTS
 
+    def recall(self, step: int, value: float) -> None:
+        """Take in a row of before a resume: it is looked at together with the next one."""
+        if np.isfinite(value):
+            self._step.append(step)
+            self._value.append(value)
+            self._next = max(self._next, len(self._step) + 1)
+
     def add(self, step: int, value: float) -> Decision | None:
         """Take a row in; return a decision if it is the one at which the rule has held often enough."""
         if not np.isfinite(value):

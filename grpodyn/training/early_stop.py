@@ -56,6 +56,10 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]  # transformers has no t
         self._history = _History()
         self._rule = StopRule(planned, self._epsilon, self._metric, log=self._history)
         self.decision, self.acted, self._broken_since, self._broken_rows = None, False, None, 0
+        # A trainer that resumes from a checkpoint brings its log with it.
+        for row in state.log_history:
+            self._history.add(row)
+            self._rule.recall(int(row.get("step", 0)), _number(row.get(self._metric)))
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
         """Take a row in, and look at the run when it has grown enough."""

@@ -75,6 +75,18 @@ def test_a_sign_of_a_fault_stands_in_the_way(exponential: Make) -> None:
     assert "cut off" in found.why
 
 
+def test_rows_of_before_a_resume_count_without_being_looked_at(exponential: Make) -> None:
+    series = exponential(n=200, tau=12.0)
+    rule = StopRule(200)
+    for step, value in zip(series.step[:120].tolist(), series.value[:120].tolist(), strict=True):
+        rule.recall(step, value)
+    assert rule.taken == 0
+    rule.add(121, float(series.value[120]))
+    assert rule.taken == 1
+    assert rule.last is not None
+    assert rule.last.holds
+
+
 def test_missing_rewards_are_passed_over(exponential: Make) -> None:
     rule = StopRule(100)
     assert rule.add(1, float("nan")) is None
