@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "simulation"))
 import curves  # type: ignore[import-not-found]  # beside the tests, not a package
 
 from grpodyn.forecasting import outlook
-from grpodyn.forecasting.forecast import fit, forecast
+from grpodyn.forecasting.forecast import fit, forecast, of_fit
 from grpodyn.forecasting.stopping import EPSILON, LOOKS, NEW_POINTS, look_further
 from grpodyn.series import RewardSeries
 
@@ -78,14 +78,12 @@ class Case:
 def case(curve: Any, share: float) -> Case:
     """Return how one forecast did."""
     series = series_of(curve, share)
-    result = forecast(series)
+    found = fit(series)
+    result = forecast(series) if found is None else of_fit(found)
     last, line = baselines(series, curve.max_steps)
     errors = (curve.final - last, curve.final - line)
-    if result.final is None:
+    if found is None or found.end is None or result.final is None:
         return Case(curve.shape, result.verdict, np.nan, np.nan, np.nan, *errors)
-    found = fit(series)
-    assert found is not None
-    assert found.end is not None
     draws = outlook.predicted(found.curves, found.data, found.end, found.share_left, found.series.bounds)
     inside = result.final.low <= curve.final <= result.final.high
     return Case(

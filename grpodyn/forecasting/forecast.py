@@ -165,8 +165,11 @@ def forecast(
     if epsilon is not None and not epsilon > 0:
         raise UsageError(f"epsilon is {epsilon}; give a positive gain in the unit of the reward")
     found = fit(series, epsilon, seed)
-    if found is None:
-        return _too_short(series, epsilon, flags)
+    return _too_short(series, epsilon, flags) if found is None else of_fit(found, at_steps=at_steps, flags=flags)
+
+
+def of_fit(found: Fit, *, at_steps: Sequence[int] = (), flags: Sequence[str] = ()) -> Forecast:
+    """Return the forecast of a series that has been fitted; as `forecast`."""
     _check_steps(found.series, at_steps)
     candidates = tuple(fit_all(found.data, found.surfaces))
     best, margin = selected(candidates)
