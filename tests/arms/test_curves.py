@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grpodyn.arms.curves import curves_of, runs_in
@@ -41,6 +41,7 @@ def test_an_evaluation_metric_and_one_that_is_not_there(tmp_path: Path) -> None:
     assert curves_of(run, "kl") == []
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 40), max_size=60))
 def test_every_row_belongs_to_one_run(steps: list[int]) -> None:
     rows = [row for part in runs_in(np.array(steps, np.int64)) for row in part.tolist()]

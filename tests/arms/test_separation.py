@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ttest_ind
 
@@ -15,6 +15,7 @@ from grpodyn.arms.separation import adjusted, detectable, separation
 values = st.lists(st.floats(-10, 10), min_size=2, max_size=6)
 
 
+@settings(deadline=None)
 @given(values, values)
 def test_p_is_that_of_the_pooled_t_test(a: list[float], b: list[float]) -> None:
     found = separation(a, b)

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grpodyn.errors import UsageError
@@ -25,6 +25,7 @@ def test_more_than_was_sampled_cannot_be_drawn() -> None:
         chance_all(np.array([1]), 8, 9)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=2, max_size=7), st.data())
 def test_no_spread_equals_all_subgroups_one_by_one(rewards: list[float], data: st.DataObject) -> None:
     g = data.draw(st.integers(1, len(rewards)))
@@ -32,6 +33,7 @@ def test_no_spread_equals_all_subgroups_one_by_one(rewards: list[float], data: s
     assert chance_of_no_spread(np.array([rewards]), g)[0] == pytest.approx(np.mean(flat))
 
 
+@settings(deadline=None)
 @given(st.integers(1, 6), st.integers(0, 6), st.data())
 def test_expectations_equal_all_subgroups_one_by_one(n: int, right: int, data: st.DataObject) -> None:
     right, g = min(right, n), data.draw(st.integers(1, n))
@@ -41,6 +43,7 @@ def test_expectations_equal_all_subgroups_one_by_one(n: int, right: int, data: s
     assert expected_over_subgroups(values, n, g)[right] == pytest.approx(expected, abs=1e-9)
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.floats(-2, 2), min_size=6, max_size=6), min_size=1, max_size=4))
 def test_larger_groups_are_dead_no_more_often(rewards: list[list[float]]) -> None:
     dead = [chance_of_no_spread(np.array(rewards), g) for g in range(1, 7)]
