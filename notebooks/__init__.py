@@ -1,0 +1,1 @@
+"""Notebooks of the report; found through `importlib.resources`."""

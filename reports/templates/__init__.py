@@ -1,0 +1,1 @@
+"""Templates of the report; found through `importlib.resources`."""
