@@ -1,27 +1,35 @@
-"""What recording costs a GRPO run: the same training with and without the recorder, in turns, in one process.
+"""What recording costs a GRPO run: the same training without it, with each preset, and with what one might use instead.
 
     python benchmarks/recorder_overhead.py                     # the embedded model
     python benchmarks/recorder_overhead.py --lora 16
-    python benchmarks/recorder_overhead.py --random-model 640,2048,18,262144 --batch 8 --length 128 --steps 3
+    python benchmarks/recorder_overhead.py --random-model 640,2048,18,262144 --batch 16 --length 64 --steps 7
 
-Prints, per preset, the CPU seconds of all recorder threads over the CPU seconds of training without a recorder, the
-paired difference of CPU and wall time, and the growth of peak anonymous memory. Budgets (standard preset, a model of
-0.27 billion parameters): 2 % and 10 % with full fine-tuning, 1 % and 2 % with LoRA r=16.
+Each arm trains in a process of its own, arms in turns. Printed per arm, over the CPU seconds of a step of training
+without it: the *steady* cost of a step, put together from the steps that were measured as the preset's cadence repeats
+them (a plain step, one with displacements in five, one sweep of spectra in 25); the cost of both *ends* in steps; and
+the growth of peak anonymous memory. The floor is the time to read once, at the speed of this machine's memory, what a
+plain step must read. On a machine with a CUDA device training runs there, and the figures are that machine's.
+
+Budgets (standard preset, a model of 0.27 billion parameters): 2 % and 10 % with full fine-tuning, 1 % and 2 % with LoRA
+r=16.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import json
 import logging
 import statistics
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 import warnings
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +37,12 @@ import datasets
 import torch
 import transformers
 from peft import LoraConfig
+from rivals import NaiveRecorder, WandbWatch, read_seconds_per_gigabyte, wandb_is_there
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
-from grpodyn import Recorder
-from grpodyn.config.record import PRESETS, Preset, RecordConfig
+from grpodyn import Recorder, open_run
+from grpodyn.config.record import PRESETS, RecordConfig
 from grpodyn.embedded import MODEL_DIR, defaults
 from grpodyn.rewards.catalogue import reward
 from grpodyn.tasks import task
@@ -47,9 +56,16 @@ class Run:
 
     cpu: float
     wall: float
-    recorder: float
     peak: float
     """Peak anonymous memory above that of the start, in MB; nan where the system does not tell."""
+    before: float
+    """Anonymous memory before training, in MB."""
+    steps: list[float]
+    """CPU seconds of the recorder, one a step, both ends included."""
+    total: float
+    """CPU seconds of the recorder in all."""
+    read_bytes: float
+    """What a plain step has to read: gradients, and weights before and after the step."""
 
 
 @dataclass
@@ -82,17 +98,14 @@ class PeakMemory:
         self._done.set()
 
 
-def load(options: argparse.Namespace) -> Any:
-    """Return the model to train, from disk: that is where a checkpoint is mapped from."""
-    return AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
-
-
-def train(options: argparse.Namespace, preset: Preset | None, folder: Path) -> Run:
-    """Train once, with the recorder on if a preset is named."""
-    recorder = Recorder(folder / "run", RecordConfig(preset=preset)) if preset else None
+def train(options: argparse.Namespace, arm: str, folder: Path) -> Run:
+    """Train once with an arm: `off`, a preset, `naive` or `wandb`."""
+    recorder = Recorder(folder / "run", RecordConfig(preset=arm)) if arm in PRESETS else None
+    naive = NaiveRecorder(spectra=True) if arm == "naive" else None
+    watch = WandbWatch(folder / "wandb") if arm == "wandb" else None
     arguments = {
         **defaults.GRPO,
-        "use_cpu": True,
+        "use_cpu": not torch.cuda.is_available(),
         "dataloader_pin_memory": False,
         "report_to": "none",
         "disable_tqdm": True,
@@ -108,12 +121,13 @@ def train(options: argparse.Namespace, preset: Preset | None, folder: Path) -> R
         lora = LoraConfig(r=options.lora, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
     examples = task(defaults.TASK).split("train")
     trainer = GRPOTrainer(
-        model=load(options),
+        # From disk: that is where a checkpoint is mapped from.
+        model=AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32),
         args=GRPOConfig(**arguments),
         reward_funcs=[noise] if options.random_model else [reward(name) for name in defaults.REWARDS],
         train_dataset=datasets.Dataset.from_dict({"prompt": examples.prompts, "answer": examples.answers}),
         processing_class=AutoTokenizer.from_pretrained(MODEL_DIR),
-        callbacks=[recorder] if recorder else [],
+        callbacks=[callback for callback in (recorder, naive, watch) if callback],
         peft_config=lora,
     )
     trainer.remove_callback(transformers.PrinterCallback)
@@ -121,7 +135,12 @@ def train(options: argparse.Namespace, preset: Preset | None, folder: Path) -> R
         cpu, wall = time.process_time(), time.perf_counter()
         trainer.train()
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    return Run(cpu, wall, recorder.cost.seconds if recorder else 0.0, memory.peak - memory.start)
+    steps = naive.seconds if naive else []
+    total = sum(steps)
+    if recorder:
+        steps, total = open_run(recorder.run_dir).metric("recorder_seconds").values.tolist(), recorder.cost.seconds
+    trained = sum(p.numel() * p.element_size() for p in trainer.model.parameters() if p.requires_grad)
+    return Run(cpu, wall, memory.peak - memory.start, memory.start, steps, total, 3.0 * trained)
 
 
 def noise(completion_ids: Sequence[Sequence[int]], **_: Any) -> list[float]:
@@ -153,47 +172,81 @@ def random_model(shape: str, folder: Path) -> Path:
     return folder
 
 
-def report(preset: str, pairs: Sequence[tuple[Run, Run]], base_peak: float) -> None:
+def in_own_process(options: argparse.Namespace, arm: str) -> Run:
+    """Train an arm in a process of its own: one arm's memory is not another's."""
+    command = [sys.executable, __file__, "--child", arm, "--model", str(options.model)]
+    for name in ("steps", "lora", "batch", "length"):
+        command += [f"--{name}", str(getattr(options, name))]
+    if options.random_model:
+        command += ["--random-model", options.random_model]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return Run(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def steady(run: Run) -> float:
+    """Return the recorder's CPU seconds of an average step, the ends apart: its parts as its cadence repeats them."""
+    middle = run.steps[1:-1]
+    displaced = [seconds for i, seconds in enumerate(middle, start=2) if i % 5 == 0]
+    plain = statistics.median(seconds for i, seconds in enumerate(middle, start=2) if i % 5)
+    every_fifth = max(0.0, statistics.median(displaced) - plain) if displaced else 0.0
+    sweep = max(0.0, run.total - sum(middle) - 2 * plain) / 2  # the ends are a plain step and a sweep each
+    return plain + every_fifth / 5 + sweep / 25
+
+
+def report(arm: str, runs: Sequence[Run], off: Sequence[Run]) -> None:
     """Print one row of the table."""
-    recorder = statistics.median(on.recorder / off.cpu for off, on in pairs)
-    cpu = statistics.median(on.cpu / off.cpu - 1 for off, on in pairs)
-    wall = statistics.median(on.wall / off.wall - 1 for off, on in pairs)
-    memory = statistics.median(on.peak - off.peak for off, on in pairs)
-    print(f"{preset:<10}{recorder:>12.2%}{cpu:>14.2%}{wall:>14.2%}{memory:>12.0f} MB ({memory / base_peak:+.1%})")
+    step = statistics.median(run.cpu for run in off) / len(runs[0].steps or [1])
+    alone = statistics.median(run.before + run.peak for run in off)
+    memory = statistics.median(run.before + run.peak for run in runs) - alone
+    if runs[0].steps:
+        middle = statistics.median(sum(run.steps[1:-1]) for run in runs)
+        ends = (statistics.median(run.total for run in runs) - middle) / step
+        shown = f"{statistics.median(steady(run) for run in runs) / step:>10.2%}{ends:>12.2f} steps"
+    else:
+        shown = f"{'':>10}{'':>18}"
+    paired = statistics.median(on.cpu / base.cpu - 1 for on, base in zip(runs, off, strict=True))
+    print(f"{arm:<10}{shown}{paired:>14.1%}{memory:>9.0f} MB ({memory / alone:+.1%})")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="What recording costs a GRPO run.")
-    parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--repeats", type=int, default=2, help="runs with and without the recorder, in turns")
-    parser.add_argument("--presets", nargs="+", choices=PRESETS, default=["light", "standard"])
+    parser.add_argument("--steps", type=int, default=50, help="at least 7: one of each kind, and both ends")
+    parser.add_argument("--repeats", type=int, default=2, help="rounds over the arms")
+    parser.add_argument("--arms", nargs="+", choices=[*PRESETS, "naive", "wandb"], default=[*PRESETS, "naive", "wandb"])
     parser.add_argument("--lora", type=int, default=0, metavar="R", help="rank; 0 trains all parameters")
     parser.add_argument("--batch", type=int, default=defaults.GRPO["per_device_train_batch_size"])
     parser.add_argument("--length", type=int, default=defaults.GRPO["max_completion_length"])
     parser.add_argument("--random-model", metavar="HIDDEN,INTERMEDIATE,LAYERS,VOCABULARY")
+    parser.add_argument("--model", default=str(MODEL_DIR), help=argparse.SUPPRESS)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     logging.getLogger("grpodyn").setLevel(logging.WARNING)
     with tempfile.TemporaryDirectory() as scratch:
-        options.model = MODEL_DIR
+        if options.child:
+            print(json.dumps(asdict(train(options, options.child, Path(scratch)))))
+            return
         if options.random_model:
             options.model = random_model(options.random_model, Path(scratch) / "model")
-        warm = argparse.Namespace(**{**vars(options), "steps": 2})
-        train(warm, "standard", Path(scratch) / "warm")
-        pairs: dict[str, list[tuple[Run, Run]]] = {preset: [] for preset in options.presets}
-        for repeat in range(options.repeats):
-            off = train(options, None, Path(scratch) / f"off-{repeat}")
-            for preset in options.presets:
-                on = train(options, preset, Path(scratch) / f"{preset}-{repeat}")
-                pairs[preset].append((off, on))
-    base = statistics.median(off.cpu for off, _ in pairs[options.presets[0]])
-    with_weights = PeakMemory.now() + statistics.median(off.peak for off, _ in pairs[options.presets[0]])
-    print(f"{options.steps} steps, {options.repeats} pairs; training alone: {base / options.steps:.3f} CPU s a step")
-    print(f"{'preset':<10}{'recorder/CPU':>12}{'CPU, paired':>14}{'wall, paired':>14}{'peak memory':>15}")
-    for preset, measured in pairs.items():
-        report(preset, measured, with_weights)
+        compare(options)
+
+
+def compare(options: argparse.Namespace) -> None:
+    """Run all arms in turns and print the table."""
+    arms = [arm for arm in options.arms if arm != "wandb" or wandb_is_there()]
+    if len(arms) < len(options.arms):
+        print("wandb is not installed: its arm is left out")
+    rounds = [{arm: in_own_process(options, arm) for arm in ("off", *arms)} for _ in range(options.repeats)]
+    off = [runs["off"] for runs in rounds]
+    step = statistics.median(run.cpu for run in off) / options.steps
+    floor = read_seconds_per_gigabyte() * off[0].read_bytes / 1e9
+    print(f"{options.steps} steps, {options.repeats} rounds; training alone: {step:.3f} CPU s a step")
+    print(f"floor: reading {off[0].read_bytes / 1e9:.3f} GB once takes {floor:.4f} CPU s, {floor / step:.2%} of a step")
+    print(f"{'arm':<10}{'steady':>10}{'both ends':>18}{'CPU, paired':>14}{'peak memory':>12}")
+    for arm in arms:
+        report(arm, [runs[arm] for runs in rounds], off)
 
 
 if __name__ == "__main__":
