@@ -30,11 +30,11 @@ _SLOW_START = 0.1
 class Phases:
     """Where the phases of a rise begin, in steps; None for a phase that the curve does not show."""
 
-    slow: Interval | None
+    slow: Interval | None = None
     """End of a slow start."""
-    rapid: Interval | None
+    rapid: Interval | None = None
     """Begin of the rapid phase: a tenth of the rise is done."""
-    plateau: Interval | None
+    plateau: Interval | None = None
     """Begin of the plateau: nine tenths of the rise are done."""
 
 
@@ -133,7 +133,7 @@ def phases(curves: Ensemble, data: Observations, end: float) -> Phases:
     x = np.linspace(first, last, _GRID)
     done = done_share(curves, data, x)[saturates]
     if not len(done):
-        return Phases(None, None, None)
+        return Phases()
     begins, ends = (_reached(done, x, share) for share in (RISE_BEGINS, RISE_ENDS))
     rapid = _mostly(begins)
     plateau = _mostly(ends)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from grpodyn.forecasting import outlook
 from grpodyn.forecasting.candidates import aicc, deviance
+from grpodyn.forecasting.fitting import LEAST_POINTS, Fit, fit
 from grpodyn.forecasting.flags import Log, fault_flags
-from grpodyn.forecasting.forecast import LEAST_POINTS, Fit, fit
 from grpodyn.forecasting.likelihood import Surface
 from grpodyn.series import RewardSeries
 from grpodyn.statistics.interval import Interval
