@@ -24,6 +24,8 @@ from grpodyn.config.run import ModelConfig, RunConfig
 from grpodyn.errors import ConfigError
 from grpodyn.evaluation import exact_accuracy
 from grpodyn.evaluation.drift import StartSamples, forward_drift, sample_start
+from grpodyn.evaluation.perplexity import window_losses
+from grpodyn.evaluation.text import read_text, windows
 from grpodyn.recording.checkpoint_files import CheckpointFiles
 from grpodyn.tasks import Examples
 from grpodyn.trace.manifest import utc_now
@@ -34,6 +36,7 @@ from grpodyn.training.quiet import quiet_libraries
 
 _PACKAGES = ("grpodyn", "torch", "transformers", "trl", "peft")
 _DRIFT_PROMPTS = 256
+_WINDOW, _WINDOWS = 256, 200
 _SMALL = 20_000_000
 
 
@@ -52,21 +55,27 @@ def setup_of(config: RunConfig, measurement: Measure) -> dict[str, Any]:
     splits = {
         config.task.split: _hash(prompts["prompt"], prompts["answer"] if "answer" in prompts.column_names else [])
     }
+    seen = dict.fromkeys((str(prompt) for prompt in prompts["prompt"]), config.task.split)
     for split in (measurement.tuning_split, measurement.split):
         examples = data.held_out(config.task, split, measurement.prompts)
         splits[split] = _hash(examples.prompts, examples.answers)
-        shared = set(examples.prompts) & {str(prompt) for prompt in prompts["prompt"]}
+        shared = seen.keys() & set(examples.prompts)
         if shared:
             raise ConfigError(
-                f"{len(shared)} prompts of the split {split!r} are also trained on (the first: {min(shared)!r}); "
-                "what was trained on is not held out"
+                f"{len(shared)} prompts of the split {split!r} are also in {seen[min(shared)]!r} (the first: "
+                f"{min(shared)!r}); what was trained or tuned on is no test"
             )
-    return {
+        seen |= dict.fromkeys(examples.prompts, split)
+    found = {
         "config": plain,
         "measure": measurement.model_dump(mode="json", exclude={"level"}),
         "model_sha256": fingerprint(config.model),
         "splits": splits,
     }
+    texts = config.evaluate.texts if config.evaluate is not None else []
+    if texts:
+        found["texts"] = {source: read_text(source).digest for source in texts}
+    return found
 
 
 def fingerprint(model: ModelConfig) -> str:
@@ -104,13 +113,15 @@ class Bench:
             }
         self._curve_examples = self._splits[self._measure.tuning_split].head(self._measure.curve_prompts)
 
+        texts = [read_text(source) for source in setup.get("texts", ())]
+        self._texts = {text.name: windows(text, self.tokenizer, _WINDOW, _WINDOWS) for text in texts}
         self._cooled: CooledBase | None = None
         self._completions: StartSamples | None = None
 
     @property
     def is_small(self) -> bool:
         """Whether threads of one training would mostly wait for each other (measured: ten times slower, busy cores)."""
-        return self.base.device.type == "cpu" and self.base.num_parameters() < _SMALL
+        return bool(self.base.device.type == "cpu" and self.base.num_parameters() < _SMALL)
 
     def examples(self, phase: Phase) -> tuple[str, Examples]:
         """Return the split that a job is measured on: only what is tested sees the one that arms are compared on."""
@@ -129,6 +140,7 @@ class Bench:
             split, examples = self.examples(job.phase)
             measured = measure(model, self.tokenizer, examples)
             kl, skill = self._beside_base(model, measured, examples) if job.phase == "test" else (math.nan, math.nan)
+            perplexity = self._perplexity(model) if job.phase in ("test", "base") else {}
         record = Record(
             key=job.key,
             setup=job.setup_key,
@@ -150,6 +162,7 @@ class Bench:
             pass_at=measured.pass_at,
             kl=kl,
             skill_gain=skill,
+            perplexity=perplexity,
             curve=tuple(curve),
             seconds=time.perf_counter() - started,
             cpu_seconds=_cpu_seconds() - cpu,
@@ -197,6 +210,9 @@ class Bench:
             self._cooled = CooledBase(self.base, self.tokenizer, prompts, tokens)
         kl = forward_drift(model, self._completions).per_token
         return kl, self._cooled.skill_gain(model, measured.accuracy, examples)
+
+    def _perplexity(self, model: Any) -> dict[str, float]:
+        return {name: window_losses(model, cut).perplexity for name, cut in self._texts.items()}
 
 
 def _cpu_seconds() -> float:

@@ -92,21 +92,24 @@ def _verdict(primary: Sequence[Comparison]) -> tuple[VerdictKind, str]:
     tested = [comparison for comparison in primary if comparison.outcome != "not tested"]
     if any(comparison.outcome == "refuted" for comparison in tested):
         return "refuted", "refuted"
-    if not tested or len(tested) < len(primary):
+    if not primary:
+        return "not tested", "not tested: the study makes no primary comparison"
+    if len(tested) < len(primary):
         return "not tested", f"not tested: {len(tested)} of {len(primary)} primary comparisons have results"
-    if all(comparison.outcome == "confirmed" for comparison in tested):
-        return "confirmed", "confirmed"
-    open_ones = [comparison for comparison in tested if comparison.outcome == "not separable"]
-    seeds = min(comparison.seeds for comparison in open_ones)
-    plural = "" if seeds == 1 else "s"
-    needs = [comparison.needs_seeds for comparison in open_ones]
+    still_open = [comparison for comparison in tested if comparison.outcome == "not separable"]
+    return ("not separable", _not_separable(still_open)) if still_open else ("confirmed", "confirmed")
+
+
+def _not_separable(still_open: Sequence[Comparison]) -> str:
+    seeds = min(comparison.seeds for comparison in still_open)
+    start = f"not separable at {seeds} seed{'' if seeds == 1 else 's'}"
     if seeds < 2:
-        return "not separable", f"not separable at {seeds} seed{plural}: one seed has no error bar"
-    if any(number is None for number in needs):
-        return "not separable", f"not separable at {seeds} seed{plural}: the difference found points the other way"
-    return "not separable", (
-        f"not separable at {seeds} seed{plural}: needs about {max(number for number in needs if number is not None)}"
-    )
+        return f"{start}: one seed has no error bar"
+    needs = [comparison.needs_seeds for comparison in still_open]
+    known = [number for number in needs if number is not None]
+    if len(known) < len(needs):
+        return f"{start}: the difference found points the other way"
+    return f"{start}: needs about {max(known)}"
 
 
 def _reading(primary: Sequence[Comparison]) -> list[str]:

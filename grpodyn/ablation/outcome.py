@@ -133,9 +133,18 @@ class TaskOutcome:
             reached=len(reached),
             kl=_over(records, lambda r: r.kl),
             skill_gain=_over(records, lambda r: r.skill_gain),
+            perplexity_ratio=self._perplexity_ratios(records),
             seconds=median(r.seconds for r in records) if records else math.nan,
             failed=of.failed,
         )
+
+    def _perplexity_ratios(self, records: Sequence[Record]) -> dict[str, Interval]:
+        base = self._base.perplexity if self._base is not None else {}
+        return {
+            text: mean_interval([float(record.perplexity[text]) / float(before) for record in records], LEVEL)
+            for text, before in base.items()
+            if records and all(text in record.perplexity for record in records)
+        }
 
     def _gain_kept(self, of: _Trained) -> Interval:
         whole = self._arms.get(ALL_LINEAR)

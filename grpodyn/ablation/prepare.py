@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,10 @@ from grpodyn.ablation import activations, plan
 from grpodyn.ablation.arms import Advised, ArmBuilder, Base
 from grpodyn.ablation.bench import setup_of
 from grpodyn.ablation.plan import TaskPlan
-from grpodyn.ablation.protocol import NEEDS_SOURCE, Study, TaskEntry
+from grpodyn.ablation.protocol import NEEDS_SOURCE, TaskEntry
 from grpodyn.ablation.signals import Signals
 from grpodyn.ablation.source import Source, patch_test, read_advice, read_source, train_source
+from grpodyn.ablation.target import Target
 from grpodyn.attribution.result import FILE as ATTRIBUTION
 from grpodyn.config.lora_file import LoraFile, read_lora
 from grpodyn.config.run import RunConfig
@@ -28,22 +28,6 @@ from grpodyn.training.quiet import quiet_libraries
 
 SOURCES = "sources"
 _INPUT_EXAMPLES = 256
-
-
-@dataclass(frozen=True)
-class Target:
-    """What is ablated, and where results go."""
-
-    study: Study
-    configs: Mapping[str, RunConfig]
-    """By task."""
-    folder: Path
-    beside: Path
-    """The folder that the protocol's paths are relative to."""
-    protocol_sha256: str
-    run: Path | None = None
-    """The recorded run under test; None for a study, which trains its own."""
-    say: Callable[[str], None] = field(default=lambda text: None)
 
 
 class Stopped(Exception):  # noqa: N818 - not an error

@@ -73,6 +73,8 @@ class Record:
     """Forward KL of the base to the trained model on the task's prompts, nats a token."""
     skill_gain: float
     """Accuracy minus the base's at the temperature at which the base is as sure (same mean token entropy)."""
+    perplexity: Mapping[str, float]
+    """Text → perplexity per token, of a tested model and of the base."""
     curve: tuple[tuple[int, float], ...]
     """(step, accuracy at T=1 on the tuning split)."""
     seconds: float

@@ -68,6 +68,8 @@ class ArmResult:
     """Forward KL of the base to the trained model, nats a token."""
     skill_gain: Interval
     """Accuracy minus the base's at the temperature of the same mean entropy."""
+    perplexity_ratio: Mapping[str, Interval]
+    """Text → perplexity after over perplexity of the base."""
     seconds: float
     """Median of a training."""
     failed: tuple[str, ...]

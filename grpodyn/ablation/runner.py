@@ -14,10 +14,11 @@ from grpodyn.ablation import schedule
 from grpodyn.ablation.judging import conclude
 from grpodyn.ablation.ledger import LEDGER, Ledger, read
 from grpodyn.ablation.plan import TaskPlan
-from grpodyn.ablation.prepare import Stopped, Target, prepare
+from grpodyn.ablation.prepare import Stopped, prepare
 from grpodyn.ablation.records import Job, Record
 from grpodyn.ablation.results import Ablation
 from grpodyn.ablation.schedule import Outcome
+from grpodyn.ablation.target import Target
 from grpodyn.ablation.workers import Workers, make_workers
 from grpodyn.trace.lock import WriterLock
 from grpodyn.training.display import Display

@@ -1,14 +1,13 @@
-"""What `grpodyn ablate` is pointed at: a recorded run, a run config, or a study of several tasks."""
+"""What `grpodyn ablate` is pointed at: a recorded run, a run config, or a study of several tasks. No torch."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grpodyn.ablation.prepare import Target
 from grpodyn.ablation.protocol import Study, is_study, load_study, restricted
 from grpodyn.config import run as run_config
 from grpodyn.config import yaml_text
@@ -22,6 +21,22 @@ from grpodyn.trace.schema import MANIFEST
 FOLDER = "ablation"
 """Where an ablation of a run keeps its results, inside the run directory."""
 RUNS = Path("runs")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is ablated, and where results go."""
+
+    study: Study
+    configs: Mapping[str, RunConfig]
+    """By task."""
+    folder: Path
+    beside: Path
+    """The folder that the protocol's paths are relative to."""
+    protocol_sha256: str
+    run: Path | None = None
+    """The recorded run under test; None for a study, which trains its own."""
+    say: Callable[[str], None] = field(default=lambda text: None)
 
 
 @dataclass(frozen=True)

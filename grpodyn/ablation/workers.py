@@ -188,6 +188,7 @@ def failed(job: Job, reason: str, seconds: float) -> Record:
         pass_at={},
         kl=nothing,
         skill_gain=nothing,
+        perplexity={},
         curve=(),
         seconds=seconds,
         cpu_seconds=nothing,

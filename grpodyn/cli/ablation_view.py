@@ -13,19 +13,21 @@ from rich.live import Live
 from rich.table import Table
 
 from grpodyn.cli.text import figure, literal
-from grpodyn.training.display import Moment, display_for
 
 if TYPE_CHECKING:
     from grpodyn.ablation.plan import TaskPlan
     from grpodyn.ablation.records import Job, Record
     from grpodyn.ablation.results import Ablation, ArmResult, Comparison
     from grpodyn.statistics import Interval
+    from grpodyn.training.display import Moment
 
 
 class AblationView:
     """Progress of a study: a table in place on a terminal, a line a training elsewhere."""
 
     def __init__(self, console: Console) -> None:
+        from grpodyn.training.display import display_for
+
         self._console = console
         self._training = display_for(console)
         self._live: Live | None = None

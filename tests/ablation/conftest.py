@@ -71,6 +71,7 @@ def record(job: Job, accuracy: float, **changes: object) -> Record:
         "pass_at": {"4": accuracy},
         "kl": 0.1,
         "skill_gain": 0.1,
+        "perplexity": {"notes": 10.0 * (1 + accuracy)},
         "curve": ((0, 0.1), (5, accuracy / 2), (10, accuracy)),
         "seconds": 1.0,
         "cpu_seconds": 1.0,

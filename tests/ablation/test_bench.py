@@ -107,7 +107,7 @@ def test_prompts_that_were_trained_on_are_no_test(tmp_path):
     (tmp_path / "data.jsonl").write_text(rows + "\n")
     settings = [f"task={{dataset: {tmp_path}/data.jsonl, split: 'train[:50%]'}}", *QUICK[:3]]
     measure = Measure(prompts=40, split="train[40%:]", tuning_split="train[80%:]")
-    with pytest.raises(ConfigError, match="prompts of the split 'train\\[40%:\\]' are also trained on"):
+    with pytest.raises(ConfigError, match=r"prompts of the split 'train\[\d0%:\]' are also in"):
         setup_of(run_config.embedded(settings), measure)
 
 
@@ -115,3 +115,11 @@ def test_a_setup_does_not_depend_on_defaults_that_are_spelled_out(setup):
     spelled_out = run_config.embedded([*QUICK, "model.dtype=float32", "seed=5", "grpo.learning_rate=1e-2"])
     assert setup_of(spelled_out, MEASURE) == setup
     assert setup_of(run_config.embedded([*QUICK, "grpo.beta=0.1"]), MEASURE) != setup
+
+
+def test_texts_of_the_run_config_are_measured_beside_the_task():
+    config = run_config.embedded([*QUICK, "evaluate.texts=[other_formats]"])
+    setup = setup_of(config, MEASURE)
+    assert list(setup["texts"]) == ["other_formats"]
+    record = Bench(setup).run(job(setup, phase="base", trains={}, parameters=0))
+    assert record.perplexity["other_formats"] > 1

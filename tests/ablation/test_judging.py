@@ -90,6 +90,8 @@ def test_gain_kept_and_steps_to_a_level(make_plan, known):
     # Gains over the base's .1: .4 of .5. The level is .1 + .8 · .5 = .5, which is reached at the last step, 10.
     assert advised.gain_kept.value == pytest.approx(0.8)
     assert advised.steps_to_level.value == 10
+    # Perplexities of the test double are 10 · (1 + accuracy): 15 over the base's 11.
+    assert advised.perplexity_ratio["notes"].value == pytest.approx(15 / 11)
     random = found.arm("random-same-budget")
     assert random is not None
     assert random.reached == 0

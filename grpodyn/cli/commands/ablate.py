@@ -63,15 +63,12 @@ def command(
         for name, what in ARMS.items():
             typer.echo(f"{name:<24} {what}")
         return
+    from grpodyn.ablation.target import Wishes, find
     from grpodyn.cli.ablation_view import AblationView, show
+    from grpodyn.trace import strict_json
 
     console = Console(stderr=as_json)
     view = AblationView(console)
-
-    from grpodyn.ablation.runner import Limits, carry_out
-    from grpodyn.ablation.target import Wishes, find
-    from grpodyn.trace import strict_json
-
     wishes = Wishes(
         arms=None if arms is None else [name.strip() for name in arms.split(",") if name.strip()],
         seeds=seeds,
@@ -84,6 +81,10 @@ def command(
         output=output,
     )
     found, results_in = find(target, wishes, view.say)
+
+    # Seconds of imports: only now, when everything that can be checked without them has been.
+    from grpodyn.ablation.runner import Limits, carry_out
+
     limits = Limits(workers, threads, max_minutes, train=not only_read)
     try:
         finished = carry_out(found, limits, view, results_in=results_in, merge=merge or [])
