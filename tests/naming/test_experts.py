@@ -64,7 +64,7 @@ def test_the_change_of_every_expert_is_what_peft_would_merge(family, block, more
         assert entry.info.kind == "expert"
 
 
-def test_peft_rewrites_list_targets_and_the_rows_say_what_was_adapted(tiny):
+def test_a44_peft_rewrites_list_targets_and_the_rows_say_what_was_adapted(tiny):
     """A44: on Qwen3-MoE `gate_proj up_proj down_proj` lands on the experts' stacks, gate_up with twice the rank."""
     model = adapted(tiny("qwen3_moe", **SIZES), r=4, target_modules=["gate_proj", "up_proj", "down_proj"])
     inventory = take_inventory(model)
@@ -77,7 +77,7 @@ def test_peft_rewrites_list_targets_and_the_rows_say_what_was_adapted(tiny):
     assert ranks == {f"{layer}.gate_up_proj": 8 for layer in layers} | {f"{layer}.down_proj": 4 for layer in layers}
 
 
-def test_a_target_for_the_dense_mlp_lands_on_the_routed_experts(tiny):
+def test_a44_a_target_for_the_dense_mlp_lands_on_the_routed_experts(tiny):
     """A44: on DeepSeek the request for `down_proj` adapts neither the dense first layer nor the shared experts."""
     model = adapted(tiny("deepseek_v3", **DEEPSEEK), r=2, target_modules=["gate_proj", "up_proj", "down_proj"])
     names = {info.name for info in take_inventory(model).infos if info.source == "lora"}

@@ -124,7 +124,7 @@ def wrapped_for_checkpointing(model: nn.Module) -> nn.Module:
 @pytest.mark.parametrize(
     "wrap", [wrapped_by_compile, wrapped_inside, wrapped_like_ddp, wrapped_twice, wrapped_for_checkpointing]
 )
-def test_wrappers_change_no_row(wrap):
+def test_a15_wrappers_change_no_row(wrap):
     """A15: prefixes nested in any order must not break the matching of names, layers or kinds."""
     bare = by_name(build("qwen2"))
     assert by_name(wrap(build("qwen2"))) == bare
@@ -235,13 +235,13 @@ def test_names_that_collapse_are_an_error():
         (nn.Parameter(torch.zeros(4, dtype=torch.complex64)), "fc.weight", "complex"),
     ],
 )
-def test_shards_are_named_as_such(parameter, name, word):
+def test_a14_shards_are_named_as_such(parameter, name, word):
     """A14: what is flattened, empty or elsewhere on this rank is no tensor whose norm means anything."""
     assert word in (sharding(parameter, name) or "")
     assert sharding(nn.Parameter(torch.zeros(2)), "fc.weight") is None
 
 
-def test_a_zero3_parameter_is_never_a_zero():
+def test_a13_a_zero3_parameter_is_never_a_zero():
     """A13: its local tensor is empty, its shape lies elsewhere."""
     model = build("qwen2")
     parameter = nn.Parameter(torch.empty(0))

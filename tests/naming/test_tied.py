@@ -26,12 +26,12 @@ def ends(model: nn.Module) -> dict[str, tuple[str, str]]:
     }
 
 
-def test_a_tied_tensor_is_one_row_under_the_name_of_the_embedding(tiny):
+def test_a45_a_tied_tensor_is_one_row_under_the_name_of_the_embedding(tiny):
     """A45."""
     assert ends(tiny("gemma2", num_hidden_layers=1)) == {"model.embed_tokens.weight": ("embedding", "full")}
 
 
-def test_a_saved_copy_of_a_tied_head_is_a_row_of_its_own(tiny):
+def test_a45_a_saved_copy_of_a_tied_head_is_a_row_of_its_own(tiny):
     """A45: `modules_to_save` unties; the copy trains, the embedding does not."""
     model = adapted(tiny("gemma2", num_hidden_layers=1), target_modules=["q_proj"], modules_to_save=["lm_head"])
     assert ends(model) == {"lm_head.weight": ("head", "full")}
@@ -42,7 +42,7 @@ def test_a_saved_copy_of_a_tied_head_is_a_row_of_its_own(tiny):
     assert not tied.requires_grad
 
 
-def test_a_tied_head_that_is_kept_tied_counts_once(tiny):
+def test_a45_a_tied_head_that_is_kept_tied_counts_once(tiny):
     """A45: with `ensure_weight_tying` both ends are one trained tensor."""
     model = adapted(
         tiny("gemma2", num_hidden_layers=1),
@@ -55,7 +55,7 @@ def test_a_tied_head_that_is_kept_tied_counts_once(tiny):
     assert kind == ("embedding", "full")
 
 
-def test_an_adapter_on_a_tied_head_is_a_row_of_the_head(tiny):
+def test_a45_an_adapter_on_a_tied_head_is_a_row_of_the_head(tiny):
     """A45: the adapter changes the head alone, whatever the weight under it is shared with."""
     model = adapted(tiny("gemma2", num_hidden_layers=1), target_modules=["q_proj", "lm_head"])
     assert ends(model) == {"lm_head.weight": ("head", "lora")}
@@ -67,7 +67,7 @@ def test_an_adapter_on_a_tied_head_is_a_row_of_the_head(tiny):
         ("qwen2_5_vl", {"depth": 1, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "out_hidden_size": 64}),
     ],
 )
-def test_a_multimodal_class_keeps_its_prefix(family, vision, tiny):
+def test_a48_a_multimodal_class_keeps_its_prefix(family, vision, tiny):
     """A48: an adapter of the text class says nothing about `language_model.`: names must not match by accident."""
     text = {info.name for info in take_inventory(tiny("qwen2", num_hidden_layers=2)).infos}
     sizes = {"head_dim": None, "num_hidden_layers": 2}

@@ -113,7 +113,7 @@ def test_wrapped_models(family, name: str, tiny, process_group):
 @given(
     st.lists(st.sampled_from([compiled, checkpoint_wrapper, inside(compiled), inside(checkpoint_wrapper)]), max_size=5)
 )
-def test_any_nesting(tiny, wraps: list[Wrap]):
+def test_a15_any_nesting(tiny, wraps: list[Wrap]):
     sizes = {"num_hidden_layers": 2}
     assert take_inventory(apply(tiny("qwen2", **sizes), wraps)).infos == take_inventory(tiny("qwen2", **sizes)).infos
 

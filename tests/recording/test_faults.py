@@ -66,7 +66,7 @@ class Poison(TrainerCallback):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_bad_weight_is_recorded_with_its_first_step_and_tensor(tmp_path: Path, make_model, tokenizer, value):
+def test_a34_a_bad_weight_is_recorded_with_its_first_step_and_tensor(tmp_path: Path, make_model, tokenizer, value):
     """A plain trainer goes on with NaN weights; the loss may even look finite (A04, A34)."""
     from transformers import Trainer, TrainingArguments  # noqa: PLC0415
 
@@ -112,7 +112,7 @@ def test_the_trainers_nan_scalars_stay_nan(tmp_path: Path, make_trainer):
     assert np.isnan(run.metrics["values"].sel(metric="reward").values[1]), "no generation at step 2: missing, not 0"
 
 
-def test_missing_gradients_are_not_zero(tmp_path: Path, make_model, tokenizer):
+def test_a12_missing_gradients_are_not_zero(tmp_path: Path, make_model, tokenizer):
     """A gradient that is None is recorded as nan, with the tensors' names (A11, A12)."""
     from transformers import Trainer, TrainingArguments  # noqa: PLC0415
 
@@ -137,7 +137,7 @@ def test_missing_gradients_are_not_zero(tmp_path: Path, make_model, tokenizer):
 
 
 @pytest.mark.slow
-def test_the_first_step_of_a_fresh_adapter_is_no_fault(tmp_path: Path, make_trainer):
+def test_a11_the_first_step_of_a_fresh_adapter_is_no_fault(tmp_path: Path, make_trainer):
     """B is zero at the start, so A's first gradient is exactly 0: a measured zero (fact 6, A11)."""
     from peft import LoraConfig  # noqa: PLC0415
 

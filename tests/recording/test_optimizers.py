@@ -69,7 +69,7 @@ def test_rows_of_a_parameter():
     assert torch.equal(some, all_rows[rows])
 
 
-def test_bfloat16_is_read_before_rounding():
+def test_a16_bfloat16_is_read_before_rounding():
     """A16: at a small rate, hardly any stored bit changes, and the intended step is still there."""
     torch.manual_seed(0)
     parameter = nn.Parameter((torch.randn(1000) * 0.02).bfloat16())

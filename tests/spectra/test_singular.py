@@ -60,7 +60,7 @@ MATRICES = {
 
 
 @pytest.mark.parametrize("name", MATRICES)
-def test_equals_svdvals(name: str):
+def test_a35_equals_svdvals(name: str):
     """A35: half precision too, which torch does not decompose."""
     x = MATRICES[name]
     expected = torch.linalg.svdvals(x.double()).numpy()
@@ -101,7 +101,7 @@ def test_golden():
 
 
 @pytest.mark.parametrize("shape", [(5, 9), (9, 5), (1, 4), (0, 5), (5, 0), (0,)])
-def test_zero_and_empty(shape: tuple[int, ...]):
+def test_a36_zero_and_empty(shape: tuple[int, ...]):
     """A36: defined values for matrices without direction."""
     found = singular_values(torch.zeros(shape))
     assert found.tolist() == [0.0] * min(*shape, *([1] if len(shape) == 1 else []))
@@ -114,7 +114,7 @@ def test_a_vector_counts_as_a_column():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("shape", [(5, 6), (60, 6)])
-def test_nan_and_inf_give_nan(bad: float, shape: tuple[int, int]):
+def test_a36_nan_and_inf_give_nan(bad: float, shape: tuple[int, int]):
     """A36: NaN makes torch raise, and Inf makes it return NaN without a word."""
     x = random(*shape)
     x[3, 2] = bad
@@ -131,7 +131,7 @@ def test_nan_in_a_factor_gives_nan(bad: float):
     assert np.isnan(singular_values(LowRank(left, random(2, 5)))).all()
 
 
-def test_factors_equal_their_product():
+def test_a37_factors_equal_their_product():
     """A37: an adapter's spectrum comes from its thin factors, never from a dense matrix."""
     x = LowRank(random(60, 4).double(), random(4, 30, seed=1).double())
     np.testing.assert_allclose(singular_values(x), singular_values(x.left @ x.right), rtol=1e-9, atol=1e-12)
@@ -149,7 +149,7 @@ def test_deterministic_and_input_left_alone():
     assert torch.equal(x, before)
 
 
-def test_another_driver_when_divide_and_conquer_gives_up(monkeypatch: pytest.MonkeyPatch):
+def test_a36_another_driver_when_divide_and_conquer_gives_up(monkeypatch: pytest.MonkeyPatch):
     """A36: decompositions that do not converge."""
 
     def give_up(_: torch.Tensor) -> torch.Tensor:

@@ -37,7 +37,7 @@ def flip_a_bit(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("harm", "named"), [(half, "truncated chunk"), (empty, "empty chunk")])
-def test_a_bad_chunk_is_named_and_the_rest_is_read(
+def test_a27_a_bad_chunk_is_named_and_the_rest_is_read(
     synthetic: SimpleNamespace, make_run: RunMaker, harm: Callable[[Path], None], named: str
 ) -> None:
     """A27: half a chunk, or none of it, where a write was cut off."""
@@ -173,37 +173,37 @@ def test_a_lost_store_is_a_problem_not_a_crash(make_run: RunMaker) -> None:
 class TestNoRun:
     """A31: what is no run, or one of another format or version, is called what it is; reading creates nothing."""
 
-    def test_nothing_there(self, tmp_path: Path) -> None:
+    def test_a31_nothing_there(self, tmp_path: Path) -> None:
         with pytest.raises(NotARunError, match="does not exist"):
             open_run(tmp_path / "nowhere")
         assert list(tmp_path.iterdir()) == []
 
-    def test_an_ordinary_folder(self, tmp_path: Path) -> None:
+    def test_a31_an_ordinary_folder(self, tmp_path: Path) -> None:
         with pytest.raises(NotARunError, match="holds no run"):
             open_run(tmp_path)
         assert list(tmp_path.iterdir()) == []
 
-    def test_the_folder_above_runs(self, make_run: RunMaker, tmp_path: Path) -> None:
+    def test_a31_the_folder_above_runs(self, make_run: RunMaker, tmp_path: Path) -> None:
         make_run("a")
         with pytest.raises(NotARunError, match="it holds the runs a"):
             open_run(tmp_path)
 
-    def test_a_file(self, tmp_path: Path) -> None:
+    def test_a31_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "log.txt").write_text("x")
         with pytest.raises(NotARunError, match="is a file"):
             open_run(tmp_path / "log.txt")
 
-    def test_the_store_inside_a_run(self, make_run: RunMaker) -> None:
+    def test_a31_the_store_inside_a_run(self, make_run: RunMaker) -> None:
         with pytest.raises(NotARunError, match="is the store inside a run"):
             open_run(make_run() / "trace.zarr")
 
-    def test_a_foreign_zarr_store(self, tmp_path: Path) -> None:
+    def test_a31_a_foreign_zarr_store(self, tmp_path: Path) -> None:
         zarr.create_group(str(tmp_path / "x.zarr"), zarr_format=3)
         with pytest.raises(NotARunError, match="a Zarr store but no run"):
             open_run(tmp_path / "x.zarr")
 
     @pytest.mark.parametrize("inside_a_run", [True, False])
-    def test_a_format_2_store(self, make_run: RunMaker, tmp_path: Path, inside_a_run: bool) -> None:
+    def test_a31_a_format_2_store(self, make_run: RunMaker, tmp_path: Path, inside_a_run: bool) -> None:
         path = make_run() if inside_a_run else tmp_path
         store = path / "trace.zarr"
         if inside_a_run:
@@ -216,20 +216,20 @@ class TestNoRun:
         ("version", "advice"),
         [(2, "reads version 1: upgrade grpodyn"), (None, "schema version None"), ("1", "is it a")],
     )
-    def test_another_schema(self, make_run: RunMaker, version: object, advice: str) -> None:
+    def test_a31_another_schema(self, make_run: RunMaker, version: object, advice: str) -> None:
         path = make_run()
         manifest = json.loads((path / "run.json").read_text())
         (path / "run.json").write_text(json.dumps(manifest | {"schema_version": version}))
         with pytest.raises(SchemaError, match=advice):
             open_run(path)
 
-    def test_a_damaged_manifest(self, make_run: RunMaker) -> None:
+    def test_a31_a_damaged_manifest(self, make_run: RunMaker) -> None:
         path = make_run()
         empty(path / "run.json")
         with pytest.raises(SchemaError, match="is not JSON"):
             open_run(path)
 
-    def test_a_path_that_cannot_be_read(self, tmp_path: Path) -> None:
+    def test_a31_a_path_that_cannot_be_read(self, tmp_path: Path) -> None:
         with pytest.raises(UnreadableError, match="cannot be read"):
             open_run(tmp_path / ("x" * 300))
 

@@ -43,7 +43,7 @@ print(opened)
 """
 
 
-def test_a_reader_never_sees_more_or_less_than_is_committed(synthetic: SimpleNamespace, tmp_path: Path) -> None:
+def test_a28_a_reader_never_sees_more_or_less_than_is_committed(synthetic: SimpleNamespace, tmp_path: Path) -> None:
     """A28: metadata runs ahead of the data while a writer flushes; the commit comes last."""
     writer = TraceWriter.create(tmp_path / "run", Manifest())
     synthetic.declare(writer, 4)
@@ -65,7 +65,7 @@ def test_a_reader_never_sees_more_or_less_than_is_committed(synthetic: SimpleNam
     assert int(said) > 3
 
 
-def test_a_torn_commit_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a28_a_torn_commit_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A28: a reader may meet JSON that is half written."""
     whole = json.dumps({"schema_version": 1, "rows": {"tensors": 3}, "axes": {}})
     (tmp_path / "commit.json").write_text(whole[:20])

@@ -32,7 +32,7 @@ time.sleep(60)
 """
 
 
-def test_a_second_writer_in_the_same_process_is_refused(tmp_path: Path) -> None:
+def test_a26_a_second_writer_in_the_same_process_is_refused(tmp_path: Path) -> None:
     """A26: two writers on one store would lose each other's rows."""
     first = TraceWriter.create(tmp_path / "run", Manifest())
     with pytest.raises(DirectoryInUseError, match=f"is being written by process {os.getpid()} on "):
@@ -84,7 +84,7 @@ def test_reading_a_run_creates_no_file(make_run: RunMaker) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # Forking here is the very point.
-def test_a_forked_child_neither_writes_nor_keeps_the_lock(synthetic: SimpleNamespace, tmp_path: Path) -> None:
+def test_a32_a_forked_child_neither_writes_nor_keeps_the_lock(synthetic: SimpleNamespace, tmp_path: Path) -> None:
     """A32: data-loader workers are forks of the process that writes."""
     writer = TraceWriter.create(tmp_path / "run", Manifest())
     synthetic.declare(writer, 3)

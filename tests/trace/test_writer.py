@@ -21,7 +21,7 @@ RunMaker = Callable[..., Path]
 
 
 @pytest.mark.parametrize("steps", [1, 511, 512, 513, 1100])
-def test_a_closed_run_is_read_exactly_by_plain_xarray(
+def test_a29_a_closed_run_is_read_exactly_by_plain_xarray(
     synthetic: SimpleNamespace, make_run: RunMaker, steps: int
 ) -> None:
     """A29: nothing is consolidated, so that no stale copy of the metadata hides what came later."""
@@ -152,7 +152,7 @@ def test_a_groups_attributes_last(tmp_path: Path) -> None:
     assert tree["rollouts"].attrs["source"] == "trainer"
 
 
-def test_every_json_file_is_strict(make_run: RunMaker) -> None:
+def test_a30_every_json_file_is_strict(make_run: RunMaker) -> None:
     """A30: NaN, numpy scalars and paths in attributes leave every document strict JSON."""
     path = make_run()
     writer = TraceWriter.resume(path, 12)
@@ -240,7 +240,7 @@ def test_after_close_nothing_is_written_and_nothing_raises(
     assert {path: path.read_bytes() for path in writer.run_dir.rglob("*") if path.is_file()} == before
 
 
-def test_few_files_for_many_rows(synthetic: SimpleNamespace, tmp_path: Path) -> None:
+def test_a25_few_files_for_many_rows(synthetic: SimpleNamespace, tmp_path: Path) -> None:
     """A25: chunks have their full size from the first write, so 10,000 rows are few files."""
     writer = TraceWriter.create(tmp_path / "run", Manifest())
     writer.declare_tensors(synthetic.tensor_infos(40))
@@ -254,7 +254,7 @@ def test_few_files_for_many_rows(synthetic: SimpleNamespace, tmp_path: Path) -> 
     assert open_run(tmp_path / "run").last_step == 10_000
 
 
-def test_a_flush_writes_as_many_files_late_as_early(synthetic: SimpleNamespace, tmp_path: Path) -> None:
+def test_a24_a_flush_writes_as_many_files_late_as_early(synthetic: SimpleNamespace, tmp_path: Path) -> None:
     """A24: the cost of a flush does not grow with what was written before."""
     writer = TraceWriter.create(tmp_path / "run", Manifest())
     synthetic.declare(writer, 4)
