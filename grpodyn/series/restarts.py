@@ -72,11 +72,9 @@ def parts(value: Floats, segment: Integers) -> Integers:
     """
     part = np.zeros(len(value), np.int64)
     for start in (np.flatnonzero(np.diff(segment) != 0) + 1).tolist():
-        before = value[max(0, start - NEIGHBOURS) : start][
-            segment[max(0, start - NEIGHBOURS) : start] == segment[start - 1]
-        ]
-        after = value[start : start + NEIGHBOURS]
-        after = after[segment[start : start + NEIGHBOURS] == segment[start]]
+        left, right = slice(max(0, start - NEIGHBOURS), start), slice(start, start + NEIGHBOURS)
+        before = value[left][segment[left] == segment[start - 1]]
+        after = value[right][segment[right] == segment[start]]
         if _jumps(before, after):
             part[start:] += 1
     return part
