@@ -19,6 +19,7 @@ from grpodyn.trace import strict_json
 
 FILE = "ablation.json"
 VERSION = 1
+_SHOWN = 80
 
 VerdictKind = Literal["confirmed", "refuted", "not separable", "not tested"]
 
@@ -173,7 +174,9 @@ def load(folder: Path) -> Ablation:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise SchemaError(f"{path}: {where}: {first['msg']} (got {first['input']!r})") from error
+        got = repr(first["input"])
+        shown = got if len(got) <= _SHOWN else f"{got[:_SHOWN]}…"
+        raise SchemaError(f"{path}: {where}: {first['msg']} (got {shown})") from error
 
 
 # Fields that may be null because nothing is there, not because a number is unknown.

@@ -1,0 +1,158 @@
+"""Writes the tables of an ablation into a page, and draws its figure.
+
+    python reports/ablation.py runs/lora-advice -o docs/results/lora-advice.md --figure docs/figures/lora-advice.png
+
+Reads `ablation.json` and computes nothing. In a page that exists, what stands between the two markers is replaced; the
+words around it are left alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import seaborn as sns
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from grpodyn.ablation.ledger import LEDGER
+from grpodyn.ablation.results import FILE, Ablation, ArmResult, load
+from grpodyn.statistics import Interval
+
+BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+
+
+def page(result: Ablation) -> str:
+    """Return the tables of a result as Markdown."""
+    parts = [f"Verdict: **{result.verdict}**. {result.trained} trainings and base measurements; protocol SHA-256"]
+    parts[0] += f" `{result.protocol_sha256[:16]}`."
+    for base in result.bases:
+        arms = [arm for arm in result.arms if arm.task == base.task]
+        parts += [
+            f"### {base.task}",
+            f"The untouched base: {base.accuracy:.3f} at T=1, {base.greedy:.3f} greedily, {base.best:.3f} at "
+            f"T={base.best_temperature:g} (its best on the tuning split).",
+            _arms(arms),
+        ]
+    parts += ["### Comparisons", _comparisons(result)]
+    if result.notes:
+        parts += ["### Notes", "\n".join(f"- {note}" for note in result.notes)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _arms(arms: Sequence[ArmResult]) -> str:
+    head = (
+        "| arm | parameters | learning rate | seeds | accuracy | greedy | gain kept | skill gain | steps | KL |\n"
+        "|---|--:|--:|--:|---|--:|---|--:|--:|--:|"
+    )
+    rows = [
+        f"| {arm.arm} | {arm.trainable_params:,} | {_number(arm.learning_rate, '.1e')}{'*' if arm.at_edge else ''} "
+        f"| {len(arm.seeds)} | {_interval(arm.accuracy)} | {_number(arm.greedy.value)} "
+        f"| {_interval(arm.gain_kept, '.0%')} | {_number(arm.skill_gain.value, '+.3f')} | {_steps(arm)} "
+        f"| {_number(arm.kl.value, '.2f')} |"
+        for arm in arms
+    ]
+    return "\n".join([head, *rows])
+
+
+def _comparisons(result: Ablation) -> str:
+    head = (
+        "| task | a | b | test | seeds | a − b | p | p, Holm | could have seen | outcome |\n"
+        "|---|---|---|---|--:|---|--:|--:|--:|---|"
+    )
+    rows = []
+    for c in result.comparisons:
+        described = c.test == "descriptive"
+        test = "–" if described else f"not worse by {c.margin:.3f}" if c.test == "not_worse" else "better"
+        rows.append(
+            f"| {c.task} | {c.a} | {c.b} | {test} | {c.seeds} | {_interval(c.difference, '+.3f')} "
+            f"| {'–' if described else _number(c.p, '.2g')} | {'–' if described else _number(c.p_holm, '.2g')} "
+            f"| {_number(c.smallest_seen)} | {'–' if described else c.outcome} |"
+        )
+    return "\n".join([head, *rows])
+
+
+def draw(result: Ablation) -> Figure:
+    """Return the accuracies of all arms with their intervals, a panel a task; dashed is the base at its best."""
+    figure = Figure(figsize=(4.2 * max(1, len(result.bases)), 0.32 * _most_arms(result) + 1.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    colors = sns.color_palette("colorblind")
+    axes = figure.subplots(1, max(1, len(result.bases)), squeeze=False)[0]
+    for panel, base in zip(axes, result.bases, strict=False):
+        arms = [arm for arm in result.arms if arm.task == base.task and not math.isnan(arm.accuracy.value)]
+        for row, arm in enumerate(reversed(arms)):
+            color = colors[3] if arm.arm == result.candidate else colors[0]
+            panel.plot(arm.accuracy.value, row, "o", color=color)
+            if arm.accuracy.known:
+                panel.plot([arm.accuracy.low, arm.accuracy.high], [row, row], color=color)
+        panel.set_yticks(range(len(arms)), [arm.arm for arm in reversed(arms)])
+        panel.axvline(base.best, linestyle="--", color="0.5", linewidth=0.8)
+        panel.set_title(base.task)
+        panel.set_xlabel("held-out accuracy, T=1")
+    return figure
+
+
+def _most_arms(result: Ablation) -> int:
+    tasks = [arm.task for arm in result.arms]
+    return max((tasks.count(task) for task in set(tasks)), default=1)
+
+
+def _number(value: float, form: str = ".3f") -> str:
+    return "–" if math.isnan(value) else format(value, form)
+
+
+def _interval(interval: Interval, form: str = ".3f") -> str:
+    if math.isnan(interval.value) or not math.isfinite(interval.low) or not math.isfinite(interval.high):
+        return _number(interval.value, form)
+    if interval.low == interval.high:
+        return format(interval.value, form)
+    return f"{interval.value:{form}} [{interval.low:{form}}, {interval.high:{form}}]"
+
+
+def _steps(arm: ArmResult) -> str:
+    if not arm.seeds:
+        return "–"
+    return (
+        _number(arm.steps_to_level.value, ".0f")
+        if arm.reached == len(arm.seeds)
+        else f"{arm.reached} of {len(arm.seeds)}"
+    )
+
+
+def put(path: Path, tables: str) -> None:
+    """Write the tables into a page, between its markers.
+
+    Raises:
+        ValueError: the page exists and has no markers.
+    """
+    text = path.read_text(encoding="utf-8") if path.exists() else f"# Results\n\n{BEGIN}\n{END}\n"
+    if BEGIN not in text or END not in text:
+        raise ValueError(f"{path} has no lines {BEGIN} and {END} between which tables could go")
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    path.write_text(f"{before}{BEGIN}\n\n{tables}\n{END}{after}", encoding="utf-8")
+
+
+def main() -> None:
+    """Write page and figure, and keep the results that they show beside the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="folder of an ablation, with ablation.json")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="page to write the tables into")
+    parser.add_argument("--figure", type=Path, help="picture to draw")
+    parser.add_argument("--keep", type=Path, help="folder that gets ablation.json and results.jsonl")
+    arguments = parser.parse_args()
+    result = load(arguments.folder)
+    put(arguments.output, page(result))
+    if arguments.figure is not None:
+        draw(result).savefig(arguments.figure, dpi=110)
+    if arguments.keep is not None:
+        arguments.keep.mkdir(parents=True, exist_ok=True)
+        for name in (FILE, LEDGER):
+            if (arguments.folder / name).is_file():
+                shutil.copyfile(arguments.folder / name, arguments.keep / name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""The page and the figure that an ablation is published with."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from grpodyn.ablation.judging import conclude
+from grpodyn.ablation.protocol import Study
+
+FOUR = ["advised", "all-linear", "all-linear-same-budget", "random-same-budget"]
+
+
+@pytest.fixture(scope="module")
+def report():
+    path = Path(__file__).parents[2] / "reports" / "ablation.py"
+    spec = importlib.util.spec_from_file_location("report_of_ablation", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def result(make_plan, known):
+    study = Study(name="s", arms=FOUR)
+    find = known(dict(zip(FOUR, (0.6, 0.61, 0.5, 0.4), strict=True)), lambda arm, seed: 0.01 * seed * (len(arm) % 3))
+    plans = [make_plan(study, name) for name in ("first", "second")]
+    return conclude(study, plans, find, protocol_sha256="0123456789abcdef0", trained=9)
+
+
+def test_the_page_holds_every_arm_and_comparison(report, result):
+    text = report.page(result)
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    for task in ("first", "second"):
+        assert f"### {task}\n" in text
+        assert sum(line.startswith(f"| {task} | advised") for line in rows) == 3
+    assert sum(line.startswith("| all-linear-same-budget |") for line in rows) == 2
+    assert f"Verdict: **{result.verdict}**" in text
+    assert len({line.count("|") for line in rows if line.startswith(("| first", "| second"))}) == 1
+
+
+def test_words_around_the_tables_stay(report, result, tmp_path):
+    path = tmp_path / "page.md"
+    path.write_text(f"# Mine\n\nwords\n\n{report.BEGIN}\nold\n{report.END}\n\nmore words\n")
+    report.put(path, report.page(result))
+    text = path.read_text()
+    assert text.startswith("# Mine\n\nwords\n")
+    assert text.endswith("more words\n")
+    assert "\nold\n" not in text
+    report.put(path, report.page(result))
+    assert path.read_text() == text
+    (tmp_path / "other.md").write_text("no markers")
+    with pytest.raises(ValueError, match="has no lines"):
+        report.put(tmp_path / "other.md", "")
+
+
+def test_the_figure_has_a_panel_a_task(report, result, tmp_path):
+    figure = report.draw(result)
+    assert [axes.get_title() for axes in figure.axes] == ["first", "second"]
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == FOUR[::-1]
+    figure.savefig(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 1000
+
+
+def test_an_unfinished_study_can_be_shown(report, make_plan, known):
+    study = Study(name="s", arms=FOUR)
+    complete = known(dict.fromkeys(FOUR, 0.5))
+
+    def find(job):
+        return complete(job) if job.phase in ("base", "base_choose") or job.arm == "all-linear" else None
+
+    result = conclude(study, [make_plan(study)], find, protocol_sha256="p", trained=1)
+    assert "| advised |" in report.page(result)
+    report.draw(result)
+    json.dumps(result.to_json(), allow_nan=False)
