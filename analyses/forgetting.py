@@ -180,8 +180,9 @@ def _texts(run: Run, kept: Sequence[Kept]) -> tuple[TextChange, ...]:
             )
         )
     known = {change.text for change in found}
-    for name, (first, last) in _ends(run, PERPLEXITY).items():
+    for name, means in _means(run, PERPLEXITY).items():
         if name not in known:
+            first, last = _ends(means)
             ratio = Interval(last / first, math.nan, math.nan, 0.95)
             found.append(TextChange(name, first, last, ratio, math.nan, math.nan, 0))
     return tuple(found)
@@ -195,9 +196,9 @@ def _stages(run: Run, kept: Sequence[Kept]) -> tuple[StageChange, ...]:
             StageChange(name, float(before.mean()), float(after.mean()), paired_interval(after, before), len(after))
         )
     known = {change.name for change in found}
-    for metric, (first, last) in _ends(run, STAGE).items():
-        name = metric.removesuffix("/accuracy")
-        if name != metric and name not in known:
+    for name, means in _means(run, STAGE, "/accuracy").items():
+        if name not in known:
+            first, last = _ends(means)
             found.append(StageChange(name, first, last, Interval(last - first, math.nan, math.nan, 0.95), 0))
     return tuple(found)
 
@@ -210,43 +211,53 @@ def _drift(kept: Sequence[Kept]) -> tuple[DriftAt, ...]:
     )
 
 
-def _ends(run: Run, prefix: str) -> dict[str, tuple[float, float]]:
-    """Return the first and the last value of every evaluation metric with a prefix."""
+def _means(run: Run, prefix: str, suffix: str = "") -> dict[str, dict[int, float]]:
+    """Return the evaluation metrics that are named so, by what stands between and by step."""
     if not run.rows["evaluations"]:
         return {}
-    names = [str(name) for name in run.evaluations["metric"].values if str(name).startswith(prefix)]
     found = {}
-    for name in names:
-        column = evaluation(run, name)
-        finite = [] if column is None else [value for value in column[1].tolist() if math.isfinite(value)]
-        if finite:
-            found[name.removeprefix(prefix)] = (finite[0], finite[-1])
+    for metric in (str(name) for name in run.evaluations["metric"].values):
+        column = evaluation(run, metric)
+        if metric.startswith(prefix) and metric.endswith(suffix) and column is not None:
+            pairs = zip(column[0].tolist(), column[1].tolist(), strict=True)
+            means = {step: value for step, value in pairs if math.isfinite(value)}
+            if means:
+                found[metric.removeprefix(prefix).removesuffix(suffix)] = dict(sorted(means.items()))
     return found
+
+
+def _ends(means: Mapping[int, float]) -> tuple[float, float]:
+    values = list(means.values())
+    return values[0], values[-1]
 
 
 def _curve(run: Run, kept: Sequence[Kept]) -> tuple[Point, ...]:
     accuracies = {step: one.accuracy for step, one in held_out_by_step(run).items()}
     base = accuracies.get(0, math.nan)
-    texts, stages, drift = _of(kept, "text"), _of(kept, "stage"), _of(kept, "drift").get("kl", [])
-    steps = sorted({*accuracies, *(one.step for one in kept)})
-    forward = {one.step: float(one.values.mean()) for one in drift}
+    forward = {one.step: float(one.values.mean()) for one in _of(kept, "drift").get("kl", [])}
+    ratios = {name: _ratios(series) for name, series in _of(kept, "text").items()}
+    for name, means in _means(run, PERPLEXITY).items():
+        ratios.setdefault(name, {step: value / _ends(means)[0] for step, value in means.items()})
+    lost = {
+        name: {one.step: float((one.values - series[0].values).mean()) for one in series}
+        for name, series in _of(kept, "stage").items()
+    }
+    for name, means in _means(run, STAGE, "/accuracy").items():
+        lost.setdefault(name, {step: value - _ends(means)[0] for step, value in means.items()})
+    measured = [accuracies, forward, *ratios.values(), *lost.values()]
     return tuple(
         Point(
             step=step,
             gain=accuracies.get(step, math.nan) - base,
             forward_kl=forward.get(step, math.nan),
-            perplexity_ratio={
-                name: perplexity_ratio(_losses(series[0]), _losses(one)).value
-                for name, series in texts.items()
-                for one in series
-                if one.step == step and one.digest == series[0].digest
-            },
-            stage_difference={
-                name: float((one.values - series[0].values).mean())
-                for name, series in stages.items()
-                for one in series
-                if one.step == step
-            },
+            perplexity_ratio={name: by_step[step] for name, by_step in ratios.items() if step in by_step},
+            stage_difference={name: by_step[step] for name, by_step in lost.items() if step in by_step},
         )
-        for step in steps
+        for step in sorted({step for by_step in measured for step in by_step})
     )
+
+
+def _ratios(series: Sequence[Kept]) -> dict[int, float]:
+    first = series[0]
+    same = [one for one in series if one.digest == first.digest]
+    return {one.step: perplexity_ratio(_losses(first), _losses(one)).value for one in same}
