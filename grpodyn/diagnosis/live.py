@@ -42,7 +42,7 @@ RULES = frozenset(
 )
 """What is worth a word before the end."""
 _HEAD, _WINDOW, _EVERY = 40, 160, 10
-_SETTLED = 25
+SETTLED = 25
 """Rows before which only what is critical is said: many a run begins with prompts that it soon learns to solve."""
 
 
@@ -107,7 +107,7 @@ class LiveDiagnosis:
             lora=self._lora,
         )
         new = []
-        level = self._level if len(rows) >= _SETTLED else "critical"
+        level = self._level if len(rows) >= SETTLED else "critical"
         for finding in diagnose(seen, RULES).findings:
             if finding.id not in self.found and at_least(finding.severity, level):
                 self.found[finding.id] = finding

@@ -31,11 +31,16 @@ _TENSOR_PROBES = (
 _SPECTRA = ("effective_rank", "spectral_shift", "principal_angle")
 
 
-def observe_run(run: Run) -> Observations:
-    """Return what a run shows."""
+def observe_run(run: Run, *, tensors: bool = True) -> Observations:
+    """Return what a run shows.
+
+    Args:
+        run: an opened run.
+        tensors: read per-tensor probes and spectra too, which is most of what a large run holds.
+    """
     manifest = run.manifest
     steps, columns = _metrics(run)
-    tensors = _tensors(run.tensors, _TENSOR_PROBES) if run.rows["tensors"] else None
+    norms = _tensors(run.tensors, _TENSOR_PROBES) if tensors and run.rows["tensors"] else None
     trained = manifest.model.get("config") or {}
     config = manifest.config
     return Observations(
@@ -44,14 +49,14 @@ def observe_run(run: Run) -> Observations:
         columns=columns,
         settings=_settings(manifest.trainer.get("arguments"), config),
         lora=manifest.lora,
-        dtype=_dtype(tensors, config),
+        dtype=_dtype(norms, config),
         parameters=manifest.model.get("parameters"),
         layers=trained.get("num_hidden_layers") if isinstance(trained, Mapping) else None,
         weights=_weights(manifest.rewards),
         evaluations=_evaluations(run),
         groups=_groups(run),
-        tensors=tensors,
-        spectra=_tensors(run.spectra, _SPECTRA) if run.rows["spectra"] else None,
+        tensors=norms,
+        spectra=_tensors(run.spectra, _SPECTRA) if tensors and run.rows["spectra"] else None,
         truncation=_truncation(run),
         non_finite=_non_finite(run),
         record=_record(run),
