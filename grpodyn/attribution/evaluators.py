@@ -139,7 +139,7 @@ class SampledRewards(TransformersModel):
         seed: int = 0,
     ) -> None:
         super().__init__(model)
-        _check_samples(samples)
+        check_samples(samples)
         self._tokenizer, self._scored = tokenizer, scored
         self._samples, self._length, self._temperature = samples, max_new_tokens, temperature
         self._batch_size, self._seed = batch_size, seed
@@ -187,7 +187,12 @@ class SampledRewards(TransformersModel):
         return texts
 
 
-def _check_samples(samples: int) -> None:
+def check_samples(samples: int) -> None:
+    """Check that a prompt's luck can be told from its difficulty.
+
+    Raises:
+        ConfigError: too few samples.
+    """
     if samples < MIN_SAMPLES:
         raise ConfigError(
             f"{samples} samples a prompt: at least {MIN_SAMPLES} are needed to tell a prompt's luck from its difficulty"

@@ -14,6 +14,9 @@ Form = tuple[int | None, int | None] | None
 """(rank, seed) of a tensor that carries its change, None of one that has its base values."""
 
 
+_UNKNOWN: Form = (-1, -1)
+
+
 class Writer(Protocol):
     """What holds the live weights."""
 
@@ -45,7 +48,7 @@ class PatchedModel:
         def values() -> Iterable[tuple[str, Tensor]]:
             for name in differing:
                 # Of an interrupted write nothing is known: neither the old form nor the new one.
-                self._now[name] = (-1, -1)
+                self._now[name] = _UNKNOWN
                 yield name, self._forms.value(self._changed[name], state)
                 self._now[name] = wanted[name]
 

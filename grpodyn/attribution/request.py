@@ -68,7 +68,7 @@ def _carried_out(request: Request, folder: Path, watcher: Watcher) -> result.Att
     prompts = _prompts(request, config)
     found = _subject(request)
     texts = [*prompts.choose.prompts, *prompts.choose.answers]
-    if isinstance(found.base.place, str) and Path(found.base.place).is_dir():
+    if Path(found.base.place).is_dir():
         subject.check_tokenizers(Path(found.base.place), Path(found.final.place), texts)
     scored = _scored(config)
     evaluator = _evaluator(request, config, scored, found)

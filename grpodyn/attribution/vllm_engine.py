@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from grpodyn.attribution.asking import Outcomes
-from grpodyn.attribution.evaluators import MIN_SAMPLES, Scored, _check_samples, per_prompt
+from grpodyn.attribution.evaluators import MIN_SAMPLES, Scored, check_samples, per_prompt
 from grpodyn.errors import UsageError
 from grpodyn.tasks import Examples
 
@@ -56,7 +56,7 @@ class VllmSamples:
         seed: int = 0,
         sampling: Any = None,
     ) -> None:
-        _check_samples(samples)
+        check_samples(samples)
         self._llm, self._tokenizer, self._scored = llm, tokenizer, scored
         self._samples, self._length = samples, max_new_tokens
         if sampling is None:

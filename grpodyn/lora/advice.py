@@ -140,7 +140,8 @@ class _Chooser:
         self._options = options
         self._ladder = ladder
         self._arguments: Mapping[str, Any] = run.manifest.trainer.get("arguments") or {}
-        self._dropout = float((run.manifest.lora or {}).get("lora_dropout") or 0.0)
+        # PEFT drops nothing out on bare parameters, and refuses to be asked.
+        self._dropout = 0.0 if options.experts else float((run.manifest.lora or {}).get("lora_dropout") or 0.0)
         self._base = (run.manifest.model.get("name"), run.manifest.model.get("revision"))
 
     def choose(self) -> _Chosen:
@@ -155,7 +156,7 @@ class _Chooser:
         return replace(self._patched(), notes=notes)
 
     def _prove(self, choose: proof.Choose) -> Proven:
-        return proof.prove(self._model, choose, self._base)
+        return proof.prove(self._model, choose, self._base, experts=self._options.experts)
 
     def _trained(self) -> tuple[_Chosen | None, tuple[str, ...]]:
         """Return the adapter that an ablation supports, if the caller's wishes allow it."""
@@ -163,7 +164,8 @@ class _Chooser:
         if arm is None or arm.lora is None:
             return None, ()
         rank = int(arm.lora.get("r") or policy.DEFAULT_RANK)
-        whole = sum(m.adapter_parameters(rank, self._options.method) for m in self._model.linear)
+        everything = (*self._model.linear, *(self._model.experts if self._options.experts else ()))
+        whole = sum(m.adapter_parameters(rank, self._options.method) for m in everything)
         proven = proof.of_config(self._model, arm.lora, whole, self._base)
         against = policy.objection(proven.choice.plan, proven.choice.parameters, whole, self._options)
         if against is not None:

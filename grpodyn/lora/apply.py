@@ -28,11 +28,12 @@ _LORA_KEYS = (
     "bias",
     "target_modules",
     "layers_to_transform",
+    "target_parameters",
     "use_rslora",
     "use_dora",
     "rank_pattern",
 )
-_ONLY_IF_SET = frozenset({"layers_to_transform", "use_rslora", "use_dora", "rank_pattern"})
+_ONLY_IF_SET = frozenset({"layers_to_transform", "target_parameters", "use_rslora", "use_dora", "rank_pattern"})
 
 
 @dataclass(frozen=True)

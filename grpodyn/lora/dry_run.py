@@ -28,8 +28,8 @@ class Resolved:
 
     ranks: Mapping[str, tuple[int, float]]
     """Rank and alpha of every adapted module, by the module's name in the base model."""
-    parameters: tuple[str, ...]
-    """Bare parameters that were adapted (`target_parameters`), such as stacked experts."""
+    parameters: Mapping[str, tuple[int, float]]
+    """Rank and alpha of every bare parameter that was adapted (`target_parameters`), such as stacked experts."""
     trainable: int
     saved: Mapping[str, Any]
     """The config as PEFT saves it."""
@@ -63,7 +63,7 @@ def resolve(saved: Mapping[str, Any], twin: Twin) -> Resolved:
     ranks, parameters, covered = _read_back(model)
     trainable, _ = model.get_nb_trainable_parameters()
     coverage, by_layer = _coverage(covered, twin.block_elements)
-    return Resolved(ranks, tuple(parameters), trainable, saved, coverage, by_layer)
+    return Resolved(ranks, parameters, trainable, saved, coverage, by_layer)
 
 
 def applied(saved: Mapping[str, Any], twin: Twin) -> Any:
@@ -85,9 +85,9 @@ def applied(saved: Mapping[str, Any], twin: Twin) -> Any:
             raise AdviceError(f"PEFT refuses the config on {type(twin.model).__name__}: {error}") from error
 
 
-def _read_back(model: Any) -> tuple[dict[str, tuple[int, float]], list[str], set[str]]:
+def _read_back(model: Any) -> tuple[dict[str, tuple[int, float]], dict[str, tuple[int, float]], set[str]]:
     ranks: dict[str, tuple[int, float]] = {}
-    parameters: list[str] = []
+    parameters: dict[str, tuple[int, float]] = {}
     covered: set[str] = set()
     for live_name, module in model.base_model.model.named_modules():
         if not isinstance(module, LoraLayer) or "default" not in module.r:
@@ -95,8 +95,8 @@ def _read_back(model: Any) -> tuple[dict[str, tuple[int, float]], list[str], set
         name = re.sub(r"\.base_layer\b", "", live_name)
         if isinstance(module, ParamWrapper):
             # The wrapper's name does not hold the parameter's, and two of them nest on one module.
-            parameters.append(f"{name}.{module.parameter_name}")
-            covered.add(parameters[-1])
+            parameters[f"{name}.{module.parameter_name}"] = (module.r["default"], module.lora_alpha["default"])
+            covered.add(f"{name}.{module.parameter_name}")
             continue
         ranks[name] = (module.r["default"], module.lora_alpha["default"])
         covered.add(f"{name}.weight")
@@ -118,12 +118,14 @@ def differences(plan: Plan, resolved: Resolved) -> list[str]:
     """Return one line for each module whose resolved rank or alpha is not the planned one; empty if all agree."""
     lines = []
     planned = {module.name: (module.rank, module.alpha) for module in plan.modules}
-    for name in sorted(planned.keys() | resolved.ranks.keys()):
-        want, got = planned.get(name), resolved.ranks.get(name)
+    stacks = {module.name for module in plan.modules if module.is_parameter}
+    adapted = {**resolved.ranks, **{name: found for name, found in resolved.parameters.items() if name in stacks}}
+    for name in sorted(planned.keys() | adapted.keys()):
+        want, got = planned.get(name), adapted.get(name)
         if want == got:
             continue
         lines.append(f"{name}: planned {_text(want)}, PEFT gives {_text(got)}")
-    lines += [f"{name}: not planned, PEFT adapts this parameter" for name in resolved.parameters]
+    lines += [f"{name}: not planned, PEFT adapts this parameter" for name in resolved.parameters if name not in stacks]
     return lines
 
 

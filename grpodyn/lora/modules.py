@@ -21,11 +21,13 @@ _LAYER = re.compile(r"^(.*?\.\d+)\.")
 
 @dataclass(frozen=True)
 class LinearModule:
-    """One linear module of the model's blocks."""
+    """One linear module of the model's blocks, or a stack of experts that PEFT adapts as a bare parameter."""
 
     name: str
     in_features: int
     out_features: int
+    experts: int = 0
+    """Matrices in the stack; 0 for a module. A stack's name ends in that of its parameter."""
 
     @property
     def leaf(self) -> str:
@@ -33,8 +35,9 @@ class LinearModule:
         return self.name.rsplit(".", 1)[-1]
 
     def adapter_parameters(self, rank: int, method: Method) -> int:
-        """Return r·(in + out), plus `out` magnitudes for DoRA."""
-        return rank * (self.in_features + self.out_features) + (self.out_features if method == "dora" else 0)
+        """Return r·(in + out), plus `out` magnitudes for DoRA; for every expert of a stack."""
+        size = rank * (self.in_features + self.out_features) + (self.out_features if method == "dora" else 0)
+        return size * max(1, self.experts)
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class ModulePlan:
     name: str
     rank: int
     alpha: int
+    is_parameter: bool = False
+    """Whether it is a bare parameter, a stack of experts, which PEFT adapts by `target_parameters`."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,8 @@ def layer_of(name: str) -> str | None:
 
 def uniform(modules: Iterable[LinearModule], rank: int, alpha: int, method: Method, dropout: float = 0.0) -> Plan:
     """Return the plan that gives every module the same rank and alpha."""
-    return Plan(tuple(ModulePlan(module.name, rank, alpha) for module in modules), method, dropout)
+    planned = (ModulePlan(module.name, rank, alpha, module.experts > 0) for module in modules)
+    return Plan(tuple(planned), method, dropout)
 
 
 def minimal_targets(planned: Iterable[str], all_modules: Iterable[str]) -> list[str]:
@@ -152,7 +158,7 @@ def peft_config(
         "lora_alpha": plan.alpha,
         "lora_dropout": plan.dropout,
         "bias": "none",
-        **_targets(plan.names, all_modules),
+        **_targets(frozenset(m.name for m in plan.modules if not m.is_parameter), all_modules),
         "use_rslora": plan.method == "rslora",
         "use_dora": plan.method == "dora",
     }
@@ -160,4 +166,8 @@ def peft_config(
     pattern = {f"^{re.escape(m.name)}": m.rank for m in plan.modules if m.rank != rank}
     if pattern:
         config["rank_pattern"] = pattern
+    # In full: indices of layers do not restrict parameters, and a short name would match in every layer.
+    parameters = sorted(m.name for m in plan.modules if m.is_parameter)
+    if parameters:
+        config["target_parameters"] = parameters
     return config

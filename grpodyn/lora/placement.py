@@ -100,16 +100,18 @@ def _free_steps(linear: Sequence[LinearModule], stored: Stored) -> list[_Step]:
 
     The layer and the type that hold most never go as a whole.
     """
-    by_layer = _ordered(linear, stored.layers, lambda m: layer_of(m.name) or "")
-    by_type = _ordered(linear, stored.types, lambda m: m.leaf)
+    by_layer = _ordered(linear, stored.layers, stored.rest, lambda m: layer_of(m.name) or "")
+    by_type = _ordered(linear, stored.types, stored.rest, lambda m: m.leaf)
     return [*by_type, *by_layer] if stored.by_types else [*by_layer, *by_type]
 
 
 def _ordered(
-    linear: Sequence[LinearModule], held: Mapping[str, Held], label: Callable[[LinearModule], str]
+    linear: Sequence[LinearModule], held: Mapping[str, Held], rest: Held, label: Callable[[LinearModule], str]
 ) -> list[_Step]:
-    # A part that the run did not change holds nothing.
-    known = {name: held.get(name, Held(0.0, True)) for name in dict.fromkeys(label(module) for module in linear)}
+    # A part that the run did not change holds nothing; a patch test takes stacked experts as part of the rest.
+    stacks = {label(module) for module in linear if module.experts}
+    unknown = {name: rest if name in stacks else Held(0.0, True) for name in (label(module) for module in linear)}
+    known = {name: held.get(name, nothing) for name, nothing in unknown.items()}
     ascending = sorted(known, key=lambda name: known[name].share)
     return [
         _Step(shown(name), frozenset(m.name for m in linear if label(m) == name))

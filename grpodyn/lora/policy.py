@@ -33,6 +33,8 @@ class Options:
     rank_ladder: tuple[int, ...] = ()
     """Ranks that the server allows; empty allows all."""
     keep_learning_rate: bool = False
+    experts: bool = False
+    """Whether stacks of experts get an adapter too."""
 
     def __post_init__(self) -> None:
         if self.rank is not None and self.rank < 1:
@@ -41,6 +43,8 @@ class Options:
             raise UsageError(f"--max-params {self.max_params}: a budget is at least 1 parameter")
         if self.max_fraction is not None and not 0 < self.max_fraction <= 1:
             raise UsageError(f"--max-fraction {self.max_fraction}: expected a fraction of all-linear in (0, 1]")
+        if self.experts and self.method == "dora":
+            raise UsageError("--experts --method dora: PEFT has no DoRA for stacked experts; use lora or rslora")
         if any(rank < 1 for rank in self.rank_ladder):
             raise UsageError(f"--rank-ladder {self.rank_ladder}: ranks are at least 1")
         if self.rank is not None and self.rank_ladder and self.rank not in self.rank_ladder:

@@ -27,27 +27,29 @@ class Proven:
     """What had to be left out, in words."""
 
 
-def prove(model: Twin, choose: Choose, base: tuple[str | None, str | None]) -> Proven:
+def prove(model: Twin, choose: Choose, base: tuple[str | None, str | None], *, experts: bool = False) -> Proven:
     """Return a choice with its proof; leave out what PEFT would redirect to stacked experts, and say so.
 
     Args:
         model: the twin.
         choose: makes a choice among linear modules.
         base: name and revision of the base model, for the config.
+        experts: whether stacks of experts may be adapted too.
 
     Raises:
         AdviceError: PEFT resolves the config differently from the plan.
         UsageError: no adapter fits the budget.
     """
-    choice = choose(model.linear)
+    stacks = model.experts if experts else ()
+    choice = choose((*model.linear, *stacks))
     resolved = _resolved(model, choice.plan, base)
-    reachable = model.linear
+    reachable = (*model.linear, *stacks)
     unreachable: tuple[str, ...] = ()
-    redirected = choice.plan.names - resolved.ranks.keys()
+    redirected = choice.plan.names - resolved.ranks.keys() - resolved.parameters.keys()
     if redirected and resolved.parameters:
         leaves = {name.rsplit(".", 1)[-1] for name in redirected}
         # PEFT goes by the last part of the name, so that another plan would meet the same end.
-        reachable = tuple(m for m in model.linear if m.leaf not in leaves)
+        reachable = tuple(m for m in reachable if m.experts or m.leaf not in leaves)
         unreachable = (
             f"PEFT redirects {', '.join(sorted(leaves))} on {model.model_type} to the routed experts, so "
             f"{len(redirected)} linear modules (the first: {min(redirected)}) cannot be adapted and are left out",
@@ -69,7 +71,10 @@ def of_config(model: Twin, lora: Mapping[str, Any], all_linear: int, base: tuple
     if not resolved.ranks:
         raise AdviceError(f"the adapter {dict(lora)} adapts no linear module of {model.model_type}")
     method: Method = "dora" if lora.get("use_dora") else "rslora" if lora.get("use_rslora") else "lora"
-    modules = tuple(ModulePlan(name, rank, int(alpha)) for name, (rank, alpha) in resolved.ranks.items())
+    modules = tuple(
+        ModulePlan(name, rank, int(alpha), name in resolved.parameters)
+        for name, (rank, alpha) in {**resolved.ranks, **resolved.parameters}.items()
+    )
     plan = Plan(modules, method, float(lora.get("lora_dropout") or 0.0))
     return Proven(Choice(plan, resolved.trainable, all_linear, (), ()), resolved, model.linear, ())
 

@@ -49,6 +49,12 @@ class Stored:
         """Whether the verdict is about module types rather than layers."""
         return self.found.leading != "layers"
 
+    @property
+    def rest(self) -> Held:
+        """What the linear modules do not hold, experts among it."""
+        parts = [part for part in self.found.layers if part.part == "rest"]
+        return Held(parts[0].share.value, _gives_way(parts[0])) if parts else Held(0.0, True)
+
     def named(self, modules: Iterable[LinearModule]) -> list[LinearModule]:
         """Return the modules in the parts that the verdict names; none where LoRA does not reach them."""
         parts = self._named_parts()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,8 @@ class Twin:
     model_type: str
     linear: tuple[LinearModule, ...]
     """Linear modules of the blocks that PEFT accepts."""
+    experts: tuple[LinearModule, ...]
+    """Stacks of experts of the blocks, which PEFT adapts as bare parameters."""
     left_out: tuple[tuple[str, str], ...]
     """(module name, why it is kept out) of the other linear modules."""
     module_names: tuple[str, ...]
@@ -82,6 +84,7 @@ def build(model: Mapping[str, Any]) -> Twin:
         model=module,
         model_type=str(config_values["model_type"]),
         linear=tuple(linear),
+        experts=tuple(_stacked_experts(module)),
         left_out=tuple(left_out),
         module_names=tuple(name for name, _ in module.named_modules() if name),
         block_elements={
@@ -141,3 +144,13 @@ def _linear_modules(module: Any, model_type: str) -> tuple[list[LinearModule], l
             inputs, outputs = sizes if isinstance(child, Conv1D) else sizes[::-1]
             linear.append(LinearModule(name, inputs, outputs))
     return linear, left_out
+
+
+def _stacked_experts(module: Any) -> Iterator[LinearModule]:
+    for name, parameter in module.named_parameters():
+        where = place(module, name, tuple(parameter.shape))
+        if where.kind != "expert" or parameter.dim() != 3 or where.layer < 0 or name.endswith(".weight"):
+            continue
+        experts, first, second = parameter.shape
+        # Which side is which depends on the family; an adapter's size does not.
+        yield LinearModule(name, int(second), int(first), int(experts))

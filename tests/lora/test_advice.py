@@ -56,7 +56,7 @@ def test_json_has_the_stable_keys_and_no_bare_nan(make_run) -> None:
     expected = {"verdict", "rung", "peft_config", "modules", "trainable_params", "all_linear_params", "training"}
     assert expected | {"evidence", "conflicts", "warnings", "next_experiment"} <= advice.keys()
     assert advice["training"].keys() == {"learning_rate", "low", "high", "basis"}
-    assert advice["modules"][0].keys() == {"name", "rank", "alpha"}
+    assert advice["modules"][0].keys() >= {"name", "rank", "alpha"}
     assert advice["trainable_params"] == 89_088
     json.loads(json.dumps(advice, allow_nan=False))
 

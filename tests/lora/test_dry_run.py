@@ -172,8 +172,8 @@ def test_wrong_alpha_is_an_error() -> None:
 def test_an_adapted_parameter_that_was_not_planned_is_an_error() -> None:
     plan = Plan((), "lora")
     with pytest.raises(AdviceError, match=r"mlp\.experts\.gate_up_proj: not planned, PEFT adapts this parameter"):
-        dry_run.check(plan, dry_run.Resolved({}, ("mlp.experts.gate_up_proj",), 0, {}, 0.0, {}))
-    dry_run.check(plan, dry_run.Resolved({}, (), 0, {}, 0.0, {}))
+        dry_run.check(plan, dry_run.Resolved({}, {"mlp.experts.gate_up_proj": (4, 8.0)}, 0, {}, 0.0, {}))
+    dry_run.check(plan, dry_run.Resolved({}, {}, 0, {}, 0.0, {}))
 
 
 def test_targets_that_peft_rewrites_to_experts_are_caught() -> None:

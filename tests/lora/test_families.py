@@ -19,7 +19,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
-from grpodyn.errors import AdviceError
+from grpodyn.errors import AdviceError, UsageError
 from grpodyn.lora import dry_run, policy, proof, twin
 from grpodyn.lora.modules import LinearModule, layer_of, peft_config, uniform
 from grpodyn.lora.policy import Options
@@ -109,6 +109,44 @@ def test_all_families_of_the_name_table_are_here() -> None:
         deepseek_v3 glm4_moe granitemoe granitemoehybrid gpt_oss llama4_text mamba mamba2 falcon_mamba jamba falcon_h1
         lfm2 lfm2_moe"""
     assert set(table.split()) <= types
+
+
+# DBRX lays the matrices of its experts under one another in one matrix, which PEFT takes for a single one.
+MOE = [name for name in FAMILIES if "expert" in str(FAMILIES[name].sizes) and name != "dbrx"]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in ("qwen3_moe", "gpt_oss") else (pytest.mark.slow,)) for n in MOE]
+)
+def test_stacked_experts_on_request_are_proven_too(name: str) -> None:
+    model = twin_of(name)
+    assert model.experts
+    proven = proof.prove(model, lambda linear: policy.choose(linear, Options(experts=True)), BASE, experts=True)
+    plan, resolved = proven.choice.plan, proven.resolved
+    assert dry_run.differences(plan, resolved) == []
+    assert set(resolved.parameters) == {m.name for m in model.experts}
+    assert set(resolved.parameters.values()) == {(16, 32)}
+    assert resolved.trainable == proven.choice.parameters
+    without = proof.prove(model, everything, BASE).resolved
+    assert resolved.coverage > without.coverage
+
+
+def test_one_layers_experts_are_named_in_full() -> None:
+    model = twin_of("qwen3_moe")
+    inside = [m for m in (*model.linear, *model.experts) if layer_of(m.name) == "model.layers.1"]
+    plan = uniform(inside, 8, 32, "lora")
+    resolved = dry_run.resolve(proof.saved(model, plan, BASE), model)
+    dry_run.check(plan, resolved)
+    assert set(resolved.parameters) == {f"model.layers.1.mlp.experts.{n}" for n in ("gate_up_proj", "down_proj")}
+    # Another rank of one of them is seen, by its parameter's name (A44, A47).
+    changed = {**resolved.saved, "rank_pattern": {"gate_up_proj": 4}}
+    with pytest.raises(AdviceError, match=r"gate_up_proj: planned rank 8 alpha 32, PEFT gives rank 4"):
+        dry_run.check(plan, dry_run.resolve(changed, model))
+
+
+def test_dora_and_experts_do_not_go_together() -> None:
+    with pytest.raises(UsageError, match="no DoRA for stacked experts"):
+        Options(experts=True, method="dora")
 
 
 # Save → load → merge, on real weights.

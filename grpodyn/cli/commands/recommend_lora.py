@@ -22,6 +22,9 @@ def command(
         str | None, typer.Option(metavar="8,16,…", help="Ranks that the inference server allows.")
     ] = None,
     method: Annotated[Literal["lora", "rslora", "dora"], typer.Option(help="Kind of adapter.")] = "lora",
+    experts: Annotated[
+        bool, typer.Option("--experts", help="Adapt stacked experts too (a mixture of experts), by target_parameters.")
+    ] = False,
     apply: Annotated[
         Path | None,
         typer.Option(
@@ -42,6 +45,7 @@ def command(
 
     Example: grpodyn recommend-lora runs/full --apply runs/full -o advised.yaml
     """
+    from grpodyn.cli.lookup import find_run
     from grpodyn.errors import UsageError
     from grpodyn.lora.policy import Options
     from grpodyn.trace import strict_json
@@ -49,7 +53,8 @@ def command(
 
     if apply is not None and output is None:
         raise UsageError(f"--apply {apply} needs -o NEW: the file to write")
-    options = Options(rank, goal, max_params, max_fraction, method, _ladder(rank_ladder), keep_lr)
+    options = Options(rank, goal, max_params, max_fraction, method, _ladder(rank_ladder), keep_lr, experts)
+    run = find_run(run)
     opened = open_run(run)
     try:
         from grpodyn.lora import advice as lora_advice
