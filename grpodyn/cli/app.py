@@ -12,12 +12,16 @@ import typer
 
 import grpodyn
 from grpodyn.cli import commands
-from grpodyn.cli.output import failed_to_write, silence
+from grpodyn.cli.output import end_with_the_reader, failed_to_write, silence
 from grpodyn.cli.script_call import ScriptCall, split
 from grpodyn.cli.text import visible
+from grpodyn.cli.verbosity import colours, set_verbosity
 from grpodyn.errors import EXIT_UNREADABLE, GrpodynError
 
 EXIT_CODES = "Exit codes: 0 done; 1 a finding the caller asked to fail on; 2 usage; 3 a run or file cannot be read."
+
+WORKS_ON = frozenset({"record", "ablate", "pilot", "attribute", "report"})
+"""Commands that go on where nobody reads what they say: hours of work are not lost with a terminal."""
 
 
 def _version(show: bool) -> None:
@@ -40,7 +44,10 @@ def build() -> typer.Typer:
     @app.callback()
     def _root(
         version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
-    ) -> None: ...
+        quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing but results and errors.")] = False,
+        verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Say what is done on the way.")] = False,
+    ) -> None:
+        set_verbosity(quiet=quiet, verbose=verbose)
 
     for info in sorted(pkgutil.iter_modules(commands.__path__), key=lambda i: i.name):
         module: Any = importlib.import_module(f"grpodyn.cli.commands.{info.name}")
@@ -65,6 +72,10 @@ def _write_what_the_terminal_can() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def _complain(message: str) -> None:
+    typer.secho(f"grpodyn: {message}", err=True, fg=typer.colors.RED, color=colours())
+
+
 def main() -> None:
     """Run the command line; errors that grpodyn raises on purpose become one line and an exit code.
 
@@ -75,6 +86,8 @@ def main() -> None:
     call = None if script is None else ScriptCall(script)
     if call is None:
         _write_what_the_terminal_can()
+    if not WORKS_ON.intersection(ours):
+        end_with_the_reader()
     show = sys.excepthook
     try:
         try:
@@ -86,10 +99,10 @@ def main() -> None:
         if not failed_to_write(error):
             raise
         silence(sys.stdout)
-        typer.secho(f"grpodyn: cannot write to standard output: {error.strerror}", err=True, fg=typer.colors.RED)
+        _complain(f"cannot write to standard output: {error.strerror}")
         sys.exit(EXIT_UNREADABLE)
     except GrpodynError as error:
-        typer.secho(f"grpodyn: {visible(error)}", err=True, fg=typer.colors.RED)
+        _complain(visible(error))
         sys.exit(error.exit_code)
     except SystemExit:
         # The parser exits when it is done.

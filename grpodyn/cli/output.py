@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 from typing import TextIO
 
 _OF_OUTPUT = frozenset({errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EBADF, errno.EDQUOT})
@@ -12,6 +13,15 @@ _OF_OUTPUT = frozenset({errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EBADF, errno
 def failed_to_write(error: OSError) -> bool:
     """Return whether an error is one of writing to an open stream, and not of a file that has a name."""
     return error.errno in _OF_OUTPUT and error.filename is None
+
+
+def end_with_the_reader() -> None:
+    """Let this program end without a word when whoever reads its output has gone, as in `grpodyn probes | head`.
+
+    Python turns that into an error of its own, and rich into exit code 1, which here means a finding.
+    """
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 def silence(stream: TextIO) -> None:

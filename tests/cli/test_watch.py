@@ -18,13 +18,13 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tests.watching.conftest import LiveRun
 from typer.testing import CliRunner
 
 from grpodyn.cli.app import build
 from grpodyn.cli.watch_view import LEAST_HEIGHT, frame
 from grpodyn.diagnosis.rule import rules
 from grpodyn.watching import Follower
+from tests.watching.conftest import LiveRun
 
 STORED = Path(__file__).parents[1] / "data/trace_v1"
 ALTERNATE, NORMAL = b"\x1b[?1049h", b"\x1b[?1049l"

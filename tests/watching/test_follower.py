@@ -6,13 +6,13 @@ import math
 
 import pytest
 import xarray as xr
-from tests.watching.conftest import LiveRun
 
 from grpodyn.errors import MissingDataError, NotARunError
 from grpodyn.trace.reader import open_run
 from grpodyn.trace.writer import TraceWriter
 from grpodyn.watching import Follower
 from grpodyn.watching.held import GROUPS, Held
+from tests.watching.conftest import LiveRun
 
 
 def test_nothing_new_is_nothing_and_a_new_row_is_read_alone(live: LiveRun) -> None:

@@ -65,6 +65,7 @@ def command(
         return
     from grpodyn.ablation.target import Wishes, find
     from grpodyn.cli.ablation_view import AblationView, show
+    from grpodyn.cli.lookup import find_run
     from grpodyn.trace import strict_json
 
     console = Console(stderr=as_json)
@@ -80,7 +81,8 @@ def command(
         tune=not no_tuning,
         output=output,
     )
-    found, results_in = find(target, wishes, view.say)
+    meant = target if target.suffix in (".yaml", ".yml") else find_run(target)
+    found, results_in = find(meant, wishes, view.say)
 
     # Seconds of imports: only now, when everything that can be checked without them has been.
     from grpodyn.ablation.runner import Limits, carry_out

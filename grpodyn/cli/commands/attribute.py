@@ -60,12 +60,14 @@ def command(
 
     Example: grpodyn attribute runs/full
     """
+    from grpodyn.cli.lookup import find_run
     from grpodyn.errors import UsageError
 
     if run is None and (base is None or final is None):
         raise UsageError("give a RUN, or both --base DIR and --final DIR")
     if run is None and task is None and prompts_file is None:
         raise UsageError("without a RUN, the prompts must be named: --task NAME or --prompts-file FILE")
+    run = None if run is None else find_run(run)
     folder = output if output is not None else run if run is not None else Path.cwd()
     try:
         from grpodyn.attribution.request import Request, carry_out

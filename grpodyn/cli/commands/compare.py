@@ -33,10 +33,11 @@ def command(
     from rich.console import Console
 
     from grpodyn import registry
+    from grpodyn.cli.lookup import find_runs
     from grpodyn.trace import strict_json
     from grpodyn.trace.reader import open_run
 
-    opened = [open_run(path) for path in runs]
+    opened = [open_run(path) for path in find_runs(runs)]
     result = registry.analysis("run_comparison").run(opened[0], others=opened[1:], metrics=metrics or ())
     if as_json:
         typer.echo(strict_json.dumps(result, indent=2))

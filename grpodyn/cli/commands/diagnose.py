@@ -77,6 +77,7 @@ def command(
 def _observe(source: Path, config: Path | None, run: str | None, part: int | None) -> Observations:
     from dataclasses import replace
 
+    from grpodyn.cli.lookup import find_run
     from grpodyn.trace.schema import MANIFEST
 
     given = None
@@ -84,6 +85,7 @@ def _observe(source: Path, config: Path | None, run: str | None, part: int | Non
         from grpodyn.config import run as run_config
 
         given = run_config.load(config).to_record()
+    source = find_run(source)
     if source.is_dir() and (source / MANIFEST).exists():
         from grpodyn.diagnosis.of_run import observe_run
         from grpodyn.trace.reader import open_run

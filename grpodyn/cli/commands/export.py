@@ -39,12 +39,14 @@ def command(
     from rich.console import Console
 
     from grpodyn import exporters
+    from grpodyn.cli.lookup import find_run
     from grpodyn.errors import UsageError
     from grpodyn.trace import strict_json
     from grpodyn.trace.reader import open_run
 
     if per_tensor and to is not Target.TENSORBOARD:
         raise UsageError(f"--per-tensor is for --to tensorboard; {to} holds every tensor anyway")
+    run = find_run(run)
     opened = open_run(run)
     path = output or run.resolve().with_name(f"{run.resolve().name}-{to}").with_suffix(".h5" if to is Target.H5 else "")
     if to is Target.TENSORBOARD:

@@ -39,10 +39,12 @@ def command(
     from rich.console import Console
 
     from grpodyn import registry
+    from grpodyn.cli.lookup import find_run
     from grpodyn.series import reward_series
     from grpodyn.trace import strict_json
     from grpodyn.trace.reader import open_run
 
+    run = find_run(run)
     opened = open_run(run)
     result = registry.analysis("forecast").run(
         opened, metric=metric, axis=axis, epsilon=epsilon, at_steps=tuple(at or ())

@@ -31,9 +31,11 @@ def command(
     Example: grpodyn forgetting runs/full --text wiki.txt
     """
     from grpodyn import registry
+    from grpodyn.cli.lookup import find_run
     from grpodyn.trace import strict_json
     from grpodyn.trace.reader import open_run
 
+    run = find_run(run)
     opened = open_run(run)
     measured = []
     if texts:

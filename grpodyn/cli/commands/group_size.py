@@ -38,10 +38,11 @@ def command(
     Example: grpodyn group-size runs/g8 --target 0.3
     """
     from grpodyn import registry
+    from grpodyn.cli.lookup import find_runs
     from grpodyn.trace import strict_json
     from grpodyn.trace.reader import open_run
 
-    opened = [open_run(path) for path in runs]
+    opened = [open_run(path) for path in find_runs(runs)]
     result = registry.analysis("group_size").run(
         opened[0],
         others=opened[1:],

@@ -38,13 +38,14 @@ def command(
     Example: grpodyn power runs/full-s0 runs/full-s1 runs/full-s2 --difference 0.02
     """
     from grpodyn import registry
+    from grpodyn.cli.lookup import find_runs
     from grpodyn.trace import strict_json
     from grpodyn.trace.reader import open_run
 
     design = {"prompts": prompts, "samples": samples, "seeds": seeds, "seed_spread": seed_spread}
     risks = {"correlation": correlation, "level": level, "chance": chance}
     if runs:
-        opened = [open_run(path) for path in runs]
+        opened = [open_run(path) for path in find_runs(runs)]
         result = registry.analysis("power").run(opened[0], others=opened[1:], difference=difference, **design, **risks)
     else:
         result = _from_rates(base, difference, between, design, risks)

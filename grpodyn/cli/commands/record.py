@@ -166,10 +166,13 @@ def _check_directory(directory: Path, resume: bool) -> None:
 def _record(config: RunConfig, directory: Path, resume: bool, as_json: bool) -> None:
     from rich.console import Console
 
+    from grpodyn.cli.verbosity import is_quiet
+
     # Hours of training are not lost because nobody can read how far they are.
     shown = LastingOutput(sys.stderr if as_json else sys.stdout)
     console = Console(file=cast(TextIO, shown), quiet=not _leads())
-    console.print(f"recording into {directory}", markup=False, highlight=False)
+    progress = Console(file=cast(TextIO, shown), quiet=is_quiet() or not _leads())
+    progress.print(f"recording into {directory}", markup=False, highlight=False)
 
     # Seconds of imports: only now, when everything that can be checked without them has been.
     from grpodyn.training.display import display_for
@@ -177,7 +180,7 @@ def _record(config: RunConfig, directory: Path, resume: bool, as_json: bool) -> 
     from grpodyn.training.summary import lines, summarize
 
     try:
-        trained = train(config, directory, display_for(console), resume=resume)
+        trained = train(config, directory, display_for(progress), resume=resume)
     except KeyboardInterrupt:
         typer.echo(
             f"grpodyn: stopped at once; what was committed is in {directory}, --resume goes on from there", err=True

@@ -40,7 +40,9 @@ def command(
 
     Example: grpodyn report runs/full runs/lora -o runs/report
     """
+    from grpodyn.cli.lookup import find_runs
     from grpodyn.cli.text import visible
+    from grpodyn.cli.verbosity import colours
     from grpodyn.errors import EXIT_UNREADABLE, UsageError
 
     try:
@@ -49,6 +51,7 @@ def command(
         raise UsageError(
             f"a report runs notebooks, and {error.name!r} is not installed: pip install 'grpodyn[reports]'"
         ) from error
+    runs = find_runs(runs)
     folder = output if output is not None else Path(f"{runs[0].resolve().name}-report")
     started = time.perf_counter()
 
@@ -67,6 +70,6 @@ def command(
         if found.figures:
             typer.echo(f"figures: {visible(found.page.parent / 'figures')} ({len(found.figures)} files)")
     for failure in found.failed:
-        typer.secho(f"grpodyn: not whole: {visible(failure)}", err=True, fg=typer.colors.RED)
+        typer.secho(f"grpodyn: not whole: {visible(failure)}", err=True, fg=typer.colors.RED, color=colours())
     if found.failed:
         raise typer.Exit(EXIT_UNREADABLE)

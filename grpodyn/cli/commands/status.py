@@ -26,10 +26,12 @@ def command(
 
     Example: grpodyn status runs/demo
     """
+    from grpodyn.cli.lookup import find_run
     from grpodyn.trace.overview import overview
     from grpodyn.trace.reader import open_run
     from grpodyn.trace.repair import repair as repair_run
 
+    run = find_run(run)
     opened = open_run(run)
     done = repair_run(run) if repair else []
     facts = overview(open_run(run) if repair else opened)
