@@ -58,7 +58,7 @@ def next_experiment(
             reading="twice the rank with the same alpha × learning rate; a gain beyond the noise of seeds says it did",
         )
     if ladder.patch is not None:
-        return _after_patch_test(steps, ladder.patch, placed)
+        return _after_patch_test(steps, ladder.patch, placed, _size(plan, options))
     if not evidence.is_flat(movement.spread("layer", "displacement")):
         return _placement(steps, movement)
     return Experiment(
@@ -79,7 +79,13 @@ def _placement(steps: _Commands, movement: Movement) -> Experiment:
     )
 
 
-def _after_patch_test(steps: _Commands, stored: Stored, placed: bool) -> Experiment:
+def _size(plan: Plan, options: Options) -> str:
+    """Return the options of `ablate` that ask for an adapter of the advised size."""
+    fraction = f" --max-fraction {options.max_fraction:g}" if options.max_fraction is not None else ""
+    return f"--rank {plan.rank}{fraction}"
+
+
+def _after_patch_test(steps: _Commands, stored: Stored, placed: bool, size: str) -> Experiment:
     prompts = int(stored.found.sources["prompts"]["choose"]["prompts"])
     if stored.word == "too noisy":
         return Experiment(
@@ -91,7 +97,8 @@ def _after_patch_test(steps: _Commands, stored: Stored, placed: bool) -> Experim
         return Experiment(
             question="does training where this run's change is stored keep the gain?",
             commands=(
-                f"grpodyn ablate {steps.run} --arms advised,all-linear,all-linear-same-budget,random-same-budget",
+                f"grpodyn ablate {steps.run} {size} "
+                "--arms advised,all-linear,all-linear-same-budget,random-same-budget",
             ),
             reading="the advised adapter against all-linear, and against as many parameters spread evenly or placed at "
             "random, over seeds: only that makes the hypothesis a finding",
