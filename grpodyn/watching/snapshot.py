@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpodyn.diagnosis.finding import Finding
+from grpodyn.forecasting.curves import Curve
 from grpodyn.series.columns import logged
 from grpodyn.series.from_run import planned_steps
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from grpodyn.forecasting.curves import Curve
     from grpodyn.trace.reader import Run
 
 _MATRICES = ("linear", "expert")

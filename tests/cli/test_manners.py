@@ -1,4 +1,4 @@
-"""How the command line behaves whatever the command: suggestions, colours, pipes, completion, width, how much it says."""
+"""How the command line behaves, whatever the command: suggestions, colours, pipes, completion, width, verbosity."""
 
 from __future__ import annotations
 
