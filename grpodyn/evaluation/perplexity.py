@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,13 +72,6 @@ def perplexity_ratio(before: WindowLosses, after: WindowLosses, level: float = 0
     if change.sums.size > 1:
         half = float(student.isf((1 - level) / 2, change.sums.size - 1)) * standard_error(change)
     return Interval(_exp(change.mean), _exp(change.mean - half), _exp(change.mean + half), level)
-
-
-def pooled(parts: Sequence[WindowLosses]) -> WindowLosses:
-    """Return the losses of several texts as one."""
-    return WindowLosses(
-        *(np.concatenate([getattr(part, name) for part in parts]) for name in ("nats", "tokens", "words"))
-    )
 
 
 def _exp(value: float) -> float:

@@ -10,7 +10,7 @@ import torch
 
 from grpodyn.errors import UsageError
 from grpodyn.evaluation import token_scores
-from grpodyn.evaluation.perplexity import WindowLosses, perplexity_ratio, pooled, window_losses
+from grpodyn.evaluation.perplexity import WindowLosses, perplexity_ratio, window_losses
 from grpodyn.evaluation.text import Document, HeldOutText, windows
 from grpodyn.evaluation.token_scores import Row, token_log_probabilities
 
@@ -87,11 +87,6 @@ def test_one_window_has_no_spread() -> None:
 def test_windows_of_another_text_are_refused() -> None:
     with pytest.raises(UsageError, match="not of one text cut alike"):
         perplexity_ratio(losses([1, 2], [1, 1]), losses([1, 2], [1, 2]))
-
-
-def test_several_texts_as_one() -> None:
-    both = pooled([losses([1.0], [2]), losses([3.0, 1.0], [1, 2])])
-    assert both.perplexity == pytest.approx(math.exp(1.0))
 
 
 @pytest.mark.slow
