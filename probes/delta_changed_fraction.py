@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from grpodyn.probe import FloatArray, Need, Sample, TensorProbe
-from grpodyn.spectra.sums import share
+from grpodyn.spectra.sums import counted_share
 
 if TYPE_CHECKING:
     import torch
@@ -33,5 +31,4 @@ class DeltaChangedFraction(TensorProbe):
 
     def compute(self, *sums: FloatArray) -> FloatArray:
         """Return changed/all, unit 1, of each tensor; nan where the displacement holds NaN or Inf."""
-        changed, elements, delta = sums
-        return share(np.where(np.isfinite(delta), changed, np.nan), elements)
+        return counted_share(*sums)

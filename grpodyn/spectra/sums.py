@@ -32,6 +32,15 @@ def share(part: FloatArray, whole: FloatArray) -> FloatArray:
     return np.where(known, part, np.nan) / np.where(known, whole, 1.0)
 
 
+def counted_share(count: FloatArray, elements: FloatArray, squares: FloatArray) -> FloatArray:
+    """Return count/elements; nan where the squared norm of what was counted over is not finite, or there is nothing.
+
+    >>> counted_share(np.array([1.0, 2.0]), np.array([4.0, 4.0]), np.array([0.5, np.nan]))
+    array([0.25,  nan])
+    """
+    return share(np.where(np.isfinite(squares), count, np.nan), elements)
+
+
 def root_ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
     """Return √numerator/√denominator; nan where either is not finite or the denominator is 0.
 
