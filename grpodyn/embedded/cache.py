@@ -30,6 +30,8 @@ CACHE = "GRPODYN_CACHE"
 INDEX = "files.json"
 """Holds the SHA-256 of every file of a cached model."""
 
+UNFINISHED = ".unfinished"
+
 PROGRESS_SECONDS = 10.0
 
 
@@ -99,7 +101,10 @@ def _build_into(target: Path, wanted: Base) -> None:
         shutil.rmtree(target)
     # A warning, as nobody expects minutes of silence where information is not shown.
     logger.warning("building the base model %s into %s: once, a few minutes", wanted.name, target)
-    unfinished = Path(tempfile.mkdtemp(prefix=f"{wanted.name}-", suffix=".unfinished", dir=target.parent))
+    # Nobody else builds this model now: what is unfinished was left by a build that was killed.
+    for left in target.parent.glob(f"{target.name}-*{UNFINISHED}"):
+        shutil.rmtree(left, ignore_errors=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f"{target.name}-", suffix=UNFINISHED, dir=target.parent))
     threads = torch.get_num_threads()
     try:
         # The number of threads decides how sums are rounded; one is had everywhere.

@@ -90,6 +90,15 @@ def test_an_interrupted_build_leaves_nothing(monkeypatch, tmp_path):
     assert [file.suffix for file in (tmp_path / "cache").iterdir()] == [".lock"]
 
 
+def test_what_a_killed_build_left_is_removed(tmp_path):
+    folder = cache.model_dir(NAME)
+    left = folder.with_name(f"{folder.name}-abc{cache.UNFINISHED}")
+    left.mkdir()
+    (folder / "config.json").unlink()
+    cache.model_dir(NAME)
+    assert not left.exists()
+
+
 def test_another_recipe_is_another_folder(monkeypatch):
     one = cache.model_dir(NAME)
     monkeypatch.setitem(bases.BASES, NAME, replace(bases.base(NAME), recipe=Recipe(steps=3, batch_size=4)))
