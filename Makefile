@@ -1,11 +1,11 @@
-# make demo: the main job on the embedded default.   make test: every check and every test.
+# make demo: the main job on the embedded default.   make picture: the README's figure.   make test: every check and every test.
 PYTHON ?= python3.11
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 DEMO   ?= runs/demo-$(shell date +%Y%m%d-%H%M%S)
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-fast check format clean
+.PHONY: demo picture test test-fast check format clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -18,13 +18,19 @@ demo: $(INSTALLED)
 	$(BIN)/grpodyn recommend-lora $(DEMO)/full --apply $(DEMO)/full -o $(DEMO)/next.yaml
 	$(BIN)/grpodyn record $(DEMO)/next.yaml --run-dir $(DEMO)/lora
 	$(BIN)/grpodyn compare $(DEMO)/full $(DEMO)/lora
-	$(BIN)/python reports/overview.py $(DEMO)/full $(DEMO)/lora -o $(DEMO)/overview.png
+	$(BIN)/grpodyn report $(DEMO)/full $(DEMO)/lora -o $(DEMO)/report --figures png
 	@echo
 	@echo "Look next at:"
-	@echo "  $(DEMO)/overview.png          both runs in one picture"
+	@echo "  $(DEMO)/report/report.html    verdicts and figures of both runs, in any browser"
 	@echo "  $(DEMO)/next.yaml             the config that the advice produced"
 	@echo "  grpodyn recommend-lora $(DEMO)/full --json     the advice for programs"
 	@echo "  docs/lora-advice.md           what the advice rests on, and what it does not say"
+
+# The README's figure.
+picture:
+	rm -rf runs/picture
+	$(MAKE) demo DEMO=runs/picture
+	cp runs/picture/report/figures/all-overview.png docs/figures/overview.png
 
 test: check $(INSTALLED)
 	$(BIN)/python -m pytest

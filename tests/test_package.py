@@ -16,6 +16,8 @@ def run_python(code: str) -> str:
     return result.stdout.strip()
 
 
+# Folders beside `grpodyn/` and the sub-packages that they are installed as.
+MAPPED = {"probes": "probes", "analyses": "analyses", "notebooks": "notebooks", "templates": "reports/templates"}
 HEAVY = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
 
 
@@ -41,7 +43,7 @@ def test_every_package_folder_is_mapped_in_pyproject() -> None:
     folders = {"grpodyn"} | {
         ".".join(init.parent.relative_to(ROOT).parts) for init in (ROOT / "grpodyn").rglob("__init__.py")
     }
-    assert set(settings["packages"]) == folders | {"grpodyn.probes", "grpodyn.analyses"}
+    assert set(settings["packages"]) == folders | {f"grpodyn.{name}" for name in MAPPED}
 
 
 def test_training_extra_has_lower_bounds_only() -> None:
@@ -69,11 +71,14 @@ def test_wheel_holds_what_git_tracks(tmp_path: Path) -> None:
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     tracked = subprocess.run(
-        ["git", "ls-tree", "-r", "--name-only", "HEAD", "grpodyn", "probes", "analyses"],
+        ["git", "ls-tree", "-r", "--name-only", "HEAD", "grpodyn", *MAPPED.values()],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     ).stdout.splitlines()
-    expected = {name if name.startswith("grpodyn/") else f"grpodyn/{name}" for name in tracked}
+    expected = {name for name in tracked if name.startswith("grpodyn/")}
+    for package, folder in MAPPED.items():
+        inside = [name for name in tracked if name.startswith(f"{folder}/")]
+        expected |= {f"grpodyn/{package}{name.removeprefix(folder)}" for name in inside}
     assert names == expected

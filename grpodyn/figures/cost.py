@@ -33,7 +33,8 @@ def recorder_cost(found: Any, width: Width = "page") -> Drawn:
     whole = number(100 * found.share, ".2g")
     alt = (
         f"CPU seconds of the recorder over the seconds of the steps of {found.run}: {number(found.total_recorder)} s "
-        f"of {number(found.total_steps)} s in all, {whole} %; the highest point is {number(100 * _most(ratio), '.2g')} %."
+        f"of {number(found.total_steps)} s in all, {whole} %; the highest point is "
+        f"{number(100 * _most(ratio), '.2g')} %."
     )
     return Drawn(figure, "recorder_cost", f"What recording cost, {label(found.run)}", alt)
 

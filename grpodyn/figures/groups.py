@@ -44,7 +44,7 @@ def group_outcomes(found: Any, width: Width = "page") -> Drawn:
         )  # fmt: skip
         below = above
     if found.outcome is not None:
-        axes.plot(steps, found.dead, color=_DEAD, linewidth=1.4, label="no spread in the total reward: no gradient")
+        axes.plot(steps, found.dead, color=_DEAD, linewidth=1.4, label="no spread: no gradient")
     axes.set_ylim(0, 1)
     axes.set_xlim(steps[0], steps[-1] if len(steps) > 1 else steps[0] + 1)
     axes.set_ylabel(f"share of groups of {found.g}")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import nbformat
 
-from grpodyn.errors import UsageError
+from grpodyn.errors import UnknownNameError, UsageError
 from grpodyn.figures.drawn import FORMATS
 from grpodyn.reporting import html
-from grpodyn.reporting.choosing import choose
+from grpodyn.reporting.choosing import KINDS, choose
 from grpodyn.reporting.execution import Executed, execute
 from grpodyn.reporting.gathering import gather
 from grpodyn.trace.reader import open_run
@@ -54,9 +54,10 @@ def write_report(
         UsageError: the folder cannot be one, a format or a kind does not exist, or there are too many runs.
     """
     folder = Path(out)
-    _check(run_dirs, folder, formats)
+    _check(run_dirs, kinds, formats)
     runs = [open_run(path) for path in run_dirs]
     chosen, left_out = (list(dict.fromkeys(kinds)), {}) if kinds else choose(runs)
+    _make(folder)
     parameters = {
         "run_dirs": [str(Path(path).resolve()) for path in run_dirs],
         "figures_dir": str((folder / "figures").resolve()) if formats else None,
@@ -74,12 +75,16 @@ def write_report(
     return Report(page, tuple(notebooks), tuple(figures), failed)
 
 
-def _check(run_dirs: Sequence[str | os.PathLike[str]], folder: Path, formats: Sequence[str]) -> None:
+def _check(run_dirs: Sequence[str | os.PathLike[str]], kinds: Sequence[str], formats: Sequence[str]) -> None:
     if not run_dirs or len(run_dirs) > MOST_RUNS:
         raise UsageError(f"{len(run_dirs)} runs: a report is about 1 to {MOST_RUNS} runs; `grpodyn compare` takes more")
-    unknown = [one for one in formats if one not in FORMATS]
-    if unknown:
-        raise UsageError(f"figure format {unknown[0]!r}; expected one of {', '.join(FORMATS)}")
+    for what, named, known in (("kind of report", kinds, KINDS), ("figure format", formats, FORMATS)):
+        for one in named:
+            if one not in known:
+                raise UnknownNameError.among(what, one, known)
+
+
+def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -42,8 +42,9 @@ def movement(found: Any) -> Iterator[Block]:
         cap = "" if math.isnan(ranks.share_of_cap) else f", {percent(ranks.share_of_cap)} of the adapter's rank"
         yield Sentence(
             f"At step {ranks.step} the displacement has an effective rank of {shown(ranks.effective_rank)} in the "
-            f"median of {ranks.matrices} matrices ({shown(ranks.effective_rank_low)} to {shown(ranks.effective_rank_high)})"
-            f"{cap}; {shown(ranks.energy_rank_90)} directions hold 90 % of its energy."
+            f"median of {ranks.matrices} matrices ({shown(ranks.effective_rank_low)} to "
+            f"{shown(ranks.effective_rank_high)}){cap}; {shown(ranks.energy_rank_90)} directions hold "
+            "90 % of its energy."
         )
 
 
