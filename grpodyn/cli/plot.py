@@ -10,6 +10,7 @@ from rich.text import Text
 _BRAILLE = 0x2800
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bit of the dot in (row, column) of a character."""
+_NOTHING = 1e-12
 
 
 class Canvas:
@@ -82,14 +83,17 @@ def line(steps: Sequence[float], values: Sequence[float], dots: int) -> list[tup
 
 
 def span(values: Iterable[float]) -> tuple[float, float]:
-    """Return the least and the greatest finite value, a little apart where they are one; (0, 1) where there is none.
+    """Return the least and the greatest finite value, kept apart where they are nearly one; (0, 1) where none is.
 
-    >>> span([3.0, float("nan"), 1.0]), span([])
-    ((1.0, 3.0), (0.0, 1.0))
+    >>> span([3.0, float("nan"), 1.0]), span([1.0, 1.0]), span([])
+    ((1.0, 3.0), (0.95, 1.05), (0.0, 1.0))
     """
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return 0.0, 1.0
     low, high = min(finite), max(finite)
-    slack = max(abs(low), 1e-6) * 0.05 if low == high else 0.0
+    size = max(abs(low), abs(high))
+    # What differs by rounding alone would fill the plot with noise.
+    same = high - low <= max(1e-9 * size, _NOTHING)
+    slack = 0.05 * (size if size > _NOTHING else 1.0) if same else 0.0
     return low - slack, high + slack

@@ -18,6 +18,7 @@ LEAST_HEIGHT = 12
 _SEVERITY = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 _POINTS, _CURVE, _BAND = "cyan", "bold yellow", "dim"
 _LABEL = 8
+_LONGEST_PATH = 36
 _MOST_FINDINGS = 4
 
 
@@ -54,7 +55,10 @@ def frame(snapshot: Snapshot, width: int, height: int, *, plain: bool = False, h
 
 def _head(snapshot: Snapshot, plain: bool) -> Text:
     style = {"running": "bold green", "finished": "bold"}.get(snapshot.status, "bold red")
-    text = Text.assemble((visible(snapshot.path), "bold"), "  ", (snapshot.status, style))
+    path = visible(snapshot.path)
+    # The end of a long path tells runs apart.
+    shown = path if len(path) <= _LONGEST_PATH else f"...{path[3 - _LONGEST_PATH :]}"
+    text = Text.assemble((shown, "bold"), "  ", (snapshot.status, style))
     latest = snapshot.latest
     for name, label, form in (("entropy", "entropy", ".3g"), ("kl", "KL", ".2g"), ("learning_rate", "lr", ".1e")):
         if name in latest:
@@ -103,10 +107,12 @@ def _expected(fit: Fit) -> Text:
 
 
 def _plot(fit: Fit, width: int, height: int, plain: bool) -> list[Text]:
-    columns, rows = max(10, width - _LABEL), max(1, height)
     last = fit.ahead.steps[-1] if fit.ahead is not None else fit.steps[-1]
     ahead = () if fit.ahead is None else (*fit.ahead.low, *fit.ahead.high)
     values = span([*fit.rewards, *(fit.curve.value if fit.curve is not None else ()), *ahead])
+    labels = [f"{value:.3g}" for value in values]
+    margin = max(_LABEL, *(len(label) + 2 for label in labels))
+    columns, rows = max(10, width - margin), max(1, height)
     canvas = Canvas(columns, rows, (fit.steps[0], max(last, fit.steps[0])), values, plain)
     if fit.ahead is not None:
         for edge in (fit.ahead.low, fit.ahead.high):
@@ -118,15 +124,14 @@ def _plot(fit: Fit, width: int, height: int, plain: bool) -> list[Text]:
     bar = "|" if plain else "│"
     lines = []
     for i, row in enumerate(canvas.rows()):
-        label = values[1] if i == 0 else values[0] if i == rows - 1 else None
-        shown = "" if label is None else f"{label:.3g}"
-        lines.append(Text.assemble((f"{shown:>{_LABEL - 2}} {bar}", "dim"), row))
-    return [*lines, _axis(fit.steps[0], last, columns)]
+        shown = labels[1] if i == 0 else labels[0] if i == rows - 1 else ""
+        lines.append(Text.assemble((f"{shown:>{margin - 2}} {bar}", "dim"), row))
+    return [*lines, _axis(fit.steps[0], last, margin, columns)]
 
 
-def _axis(first: float, last: float, columns: int) -> Text:
+def _axis(first: float, last: float, margin: int, columns: int) -> Text:
     left, right = f"{first:.0f}", f"step {last:.0f}"
-    return Text(" " * _LABEL + left + " " * max(1, columns - len(left) - len(right)) + right, style="dim")
+    return Text(" " * margin + left + " " * max(1, columns - len(left) - len(right)) + right, style="dim")
 
 
 def _groups(groups: GroupShares | None, plain: bool) -> Text:
@@ -161,6 +166,8 @@ def _finding(finding: Finding) -> Text:
 def _movers(snapshot: Snapshot, most: int) -> list[Text]:
     if not snapshot.movers:
         return []
+    if not any(mover.update_ratio > 0 or mover.delta_norm > 0 for mover in snapshot.movers):
+        return [Text.assemble(("moves most for its size", "bold"), "   nothing moves")]
     lines = [Text(f"{'moves most for its size':<52}{'a step':>10}{'so far':>10}", style="bold")]
     for mover in snapshot.movers[:most]:
         name = visible(mover.tensor).removesuffix(".weight")

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _REFIT = 0.01
 """A curve is fitted anew when there are so many more points: in a long run one point more changes nothing."""
 
+_UNTOLD = frozenset({"no_trend", "cannot_tell_yet", "fault"})
+"""Verdicts with which no end is named: where nothing is foretold, curves that are possible say nothing likely."""
+
 
 class Follower:
     """Follows one run.
@@ -100,14 +103,15 @@ def _findings(run: Run) -> tuple[Finding, ...]:
 
 def _fit(course: Any, step: int) -> Fit:
     forecast = course.forecast
-    plateau, final = forecast.phases.plateau, forecast.final
+    told = forecast.verdict not in _UNTOLD
+    plateau, final = forecast.phases.plateau, forecast.final if told else None
     return Fit(
         step=step,
         metric=course.metric,
         steps=course.steps,
         rewards=course.rewards,
         curve=course.fitted,
-        ahead=course.ahead,
+        ahead=course.ahead if told else None,
         verdict=forecast.verdict,
         why=forecast.why,
         final=None if final is None else (final.value, final.low, final.high),

@@ -115,9 +115,7 @@ _SHOWN = (
 def take(run: Run, fit: Fit | None, findings: tuple[Finding, ...], groups: GroupShares | None) -> Snapshot:
     """Return what can be told of a run; the parts that take thought are handed in."""
     movers_step, movers = _movers(run) if run.rows["tensors"] else (-1, ())
-    totals = run.metric_totals("recorder_seconds", "step_seconds")
-    recorder, steps = totals["recorder_seconds"], totals["step_seconds"]
-    known = recorder is not None and steps is not None and steps > 0
+    recorder, steps = _total(run, "recorder_seconds"), _total(run, "step_seconds")
     return Snapshot(
         path=str(run.path),
         run_id=run.manifest.run_id,
@@ -131,10 +129,16 @@ def take(run: Run, fit: Fit | None, findings: tuple[Finding, ...], groups: Group
         movers=movers,
         movers_step=movers_step,
         groups=groups,
-        recorder_seconds=math.nan if recorder is None else recorder,
-        recorder_share=recorder / steps if known and recorder is not None and steps is not None else math.nan,
+        recorder_seconds=recorder,
+        recorder_share=recorder / steps if steps > 0 else math.nan,
         problems=tuple(run.problems),
     )
+
+
+def _total(run: Run, name: str) -> float:
+    column = logged(run, name)
+    known = np.isfinite(column[1]) if column is not None else np.zeros(0, bool)
+    return float(column[1][known].sum()) if column is not None and known.any() else math.nan
 
 
 def _latest(run: Run) -> dict[str, float]:
@@ -194,7 +198,8 @@ def _floats(data: xr.Dataset, name: str) -> NDArray[np.float64]:
 def _mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
     finite = np.isfinite(values)
     total, count = np.where(finite, values, 0.0).sum(axis=0), finite.sum(axis=0)
-    return np.divide(total, count, out=np.full(total.shape, math.nan), where=count > 0)
+    result: NDArray[np.float64] = np.divide(total, count, out=np.full(total.shape, math.nan), where=count > 0)
+    return result
 
 
 def _last(values: NDArray[np.float64]) -> NDArray[np.float64]:

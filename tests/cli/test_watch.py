@@ -74,6 +74,16 @@ def test_a_terminal_without_braille_gets_plain_characters(live: LiveRun) -> None
     assert all(line.isascii() for line in drawn(live.path, 80, 24, plain=True)[1:])
 
 
+def test_a_reward_that_stands_still_and_weights_that_do_too(tmp_path: Path) -> None:
+    run = LiveRun(tmp_path / "run", moves=False)
+    run.steps(1, 30, right=0)
+    text = "\n".join(drawn(run.path, 80, 24))
+    run.writer.close("finished")
+    assert "nothing moves" in text
+    assert " 0.05 │" in text  # a range around 0, not of rounding errors
+    assert "e-" not in text
+
+
 def test_once_and_json_print_what_programs_read() -> None:
     shown = CliRunner().invoke(build(), ["watch", str(STORED), "--once"], env={"COLUMNS": "80"})
     assert shown.exit_code == 0, shown.output

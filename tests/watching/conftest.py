@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ def tensor(layer: int, module: str, **changes: Any) -> TensorInfo:
 class LiveRun:
     """A run that a test writes step by step: two groups of four, four matrices and a norm."""
 
-    def __init__(self, path: Path, planned: int = 100) -> None:
-        self.path = path
+    def __init__(self, path: Path, planned: int = 100, moves: bool = True) -> None:
+        self.path, self._moves = path, moves
         self.writer = TraceWriter.create(path, Manifest(trainer={"arguments": {"max_steps": planned}}))
         matrices = [tensor(layer, module) for layer in range(2) for module in MODULES]
         self.writer.declare_tensors([*matrices, tensor(0, "norm", kind="norm", cols=1)])
@@ -42,13 +43,14 @@ class LiveRun:
             self.writer.add_row("metrics", step, {**logged, **metrics})
             # The norm moves most for its size, and is no matrix; of matrices the fourth.
             ratios, moved = np.array([1e-4, 2e-4, 3e-4, 4e-4, 1.0]), np.arange(5.0) * step
+            ratios, moved = self._moves * ratios, self._moves * moved
             held = moved if step % 5 == 0 else np.full(5, np.nan)
             self.writer.add_row("tensors", step, {"update_ratio": ratios, "delta_norm": held})
         self.writer.flush()
 
 
 @pytest.fixture
-def live(tmp_path: Path):
+def live(tmp_path: Path) -> Iterator[LiveRun]:
     run = LiveRun(tmp_path / "live")
     yield run
     run.writer.close("finished")
