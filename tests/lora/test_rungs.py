@@ -123,6 +123,7 @@ def arm(name: str, size: int, kept: float, lora: Mapping[str, Any], rate: float 
         reached=10,
         kl=interval(0.1 if name == "advised" else 0.2),
         skill_gain=interval(0.3),
+        perplexity_ratio={},
         seconds=8.0 if name == "advised" else 10.0,
         failed=(),
     )
