@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ from transformers import TrainerCallback
 
 from grpodyn.config.run import EvaluateConfig
 from grpodyn.evaluation import held_out_accuracy, kept_losses
+from grpodyn.evaluation.kept_losses import Kept
 from grpodyn.evaluation.retention import DRIFT, PERPLEXITY, STAGE, Retention
 from grpodyn.recording.recorder import is_first_rank
 from grpodyn.tasks import Examples
@@ -76,28 +77,32 @@ class EvaluateHeldOut(TrainerCallback):  # type: ignore[misc]  # transformers ha
             self._measure(step, model)
 
     def _measure(self, step: int, model: Any) -> None:
+        # One evaluation is one row of the trace.
+        metrics: dict[str, float] = {}
         if self._examples is not None:
             measured = held_out_accuracy(
                 model, self._tokenizer, self._examples, self._config.temperatures, self._config.batch_size
             )
-            self._sink.add_evaluation(step, measured.metrics())
+            metrics |= measured.metrics()
             self._display.say(
                 f"step {step}: held-out accuracy {measured.accuracy:.3f} at T=1, {measured.greedy:.3f} greedy, "
                 f"{measured.best:.3f} at its best temperature ({measured.best_temperature:g}), {measured.n} prompts"
             )
         if self._retention is not None:
-            self._measure_retention(self._retention, step, model)
+            retained = self._retention.measure(model, step)
+            metrics |= retained.metrics
+            self._keep(step, retained.kept)
+            self._display.say(f"step {step}: {_in_words(retained.metrics)}")
+        self._sink.add_evaluation(step, metrics)
 
-    def _measure_retention(self, retention: Retention, step: int, model: Any) -> None:
-        retained = retention.measure(model, step)
-        self._sink.add_evaluation(step, retained.metrics)
-        if is_first_rank() and self._sink.recorded:
-            try:
-                kept_losses.append(self._sink.run_dir, retained.kept)
-            except OSError as error:
-                # A full disk ends no training; the means are in the trace if that could be written.
-                self._display.say(f"step {step}: losses by window are not kept ({error})")
-        self._display.say(f"step {step}: {_in_words(retained.metrics)}")
+    def _keep(self, step: int, kept: Sequence[Kept]) -> None:
+        if not (is_first_rank() and self._sink.recorded):
+            return
+        try:
+            kept_losses.append(self._sink.run_dir, kept)
+        except OSError as error:
+            # A full disk ends no training; the means are in the trace if that could be written.
+            self._display.say(f"step {step}: losses by window are not kept ({error})")
 
 
 def _in_words(metrics: Mapping[str, float]) -> str:
