@@ -1,7 +1,7 @@
-"""How often `attribute` says the right thing of models whose contributions were planted: python benchmarks/attribution_verdicts.py
+"""How often `attribute` says the right thing of planted models: `python benchmarks/attribution_verdicts.py`.
 
-Everything but the model is the real path: search, intervals, verdicts, the check on fresh prompts. Thresholds were tuned
-on seeds 0–399; what is published comes from later seeds.
+Everything but the model is the real path: search, intervals, verdicts, the check on fresh prompts. Thresholds were
+looked at on seeds below 400; what is published comes from later seeds.
 """
 
 from __future__ import annotations
@@ -110,8 +110,9 @@ def main() -> None:
                 )
                 row = {"scenario": scenario.name, "layers": layers, "prompts": prompts, "samples": samples}
                 rows.append({**row, "right": hits, "seeds": len(results), "low": interval.low, "evaluations": most})
-    if options.output is not None:
-        options.output.write_text(strict_json.dumps(rows, indent=1) + "\n")
+                if options.output is not None:
+                    # After every row: a stopped run keeps what it has counted.
+                    options.output.write_text(strict_json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":
