@@ -12,7 +12,7 @@ import typer
 
 import grpodyn
 from grpodyn.cli import commands
-from grpodyn.cli.output import end_with_the_reader, failed_to_write, silence
+from grpodyn.cli.output import ended_by_the_reader, failed_to_write, silence
 from grpodyn.cli.script_call import ScriptCall, split
 from grpodyn.cli.text import visible
 from grpodyn.cli.verbosity import colours, set_verbosity
@@ -86,15 +86,14 @@ def main() -> None:
     call = None if script is None else ScriptCall(script)
     if call is None:
         _write_what_the_terminal_can()
-    if not WORKS_ON.intersection(ours):
-        end_with_the_reader()
     show = sys.excepthook
     try:
-        try:
-            build()(args=ours, obj=call)
-        finally:
-            # At the exit it would fail with a traceback and a code of its own.
-            sys.stdout.flush()
+        with ended_by_the_reader(not WORKS_ON.intersection(ours)):
+            try:
+                build()(args=ours, obj=call)
+            finally:
+                # At the exit it would fail with a traceback and a code of its own.
+                sys.stdout.flush()
     except OSError as error:
         if not failed_to_write(error):
             raise

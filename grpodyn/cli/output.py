@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 _OF_OUTPUT = frozenset({errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EBADF, errno.EDQUOT})
@@ -15,13 +17,21 @@ def failed_to_write(error: OSError) -> bool:
     return error.errno in _OF_OUTPUT and error.filename is None
 
 
-def end_with_the_reader() -> None:
+@contextmanager
+def ended_by_the_reader(wanted: bool) -> Iterator[None]:
     """Let this program end without a word when whoever reads its output has gone, as in `grpodyn probes | head`.
 
-    Python turns that into an error of its own, and rich into exit code 1, which here means a finding.
+    Python turns that into an error of its own, and rich into exit code 1, which here means a finding. Afterwards a
+    broken pipe is an error again: a process that calls the command line as a function has pipes of its own.
     """
-    if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    if not wanted or not hasattr(signal, "SIGPIPE"):
+        yield
+        return
+    before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGPIPE, before)
 
 
 def silence(stream: TextIO) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from grpodyn.cli.app import WORKS_ON, build
+from grpodyn.cli.app import WORKS_ON, build, main
 from grpodyn.cli.verbosity import colours, is_quiet, set_verbosity
 from grpodyn.errors import UsageError
 from tests.cli.test_help import NAMES
@@ -98,6 +98,14 @@ def test_a_reader_that_has_gone_is_no_error(arguments: list[str]) -> None:
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")
+
+
+def test_a_process_that_calls_the_command_line_keeps_its_own_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["grpodyn", "probes", "--json"])
+    before = signal.getsignal(signal.SIGPIPE)
+    with pytest.raises(SystemExit):
+        main()
+    assert signal.getsignal(signal.SIGPIPE) is before
 
 
 def test_commands_that_work_on_without_a_reader_exist() -> None:
