@@ -6,7 +6,8 @@ import asyncio
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -63,7 +64,17 @@ def execute(
     """
     notebooks = [(kind, _with(read(kind), parameters)) for kind in kinds]
     with tempfile.TemporaryDirectory(prefix="grpodyn-") as folder:
-        return asyncio.run(_execute(notebooks, Path(folder), done))
+        return _run(lambda: _execute(notebooks, Path(folder), done))
+
+
+def _run(make: Callable[[], Coroutine[Any, Any, list[Executed]]]) -> list[Executed]:
+    """Run a coroutine here, so that Ctrl-C ends it; on another thread where a loop is running, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(make())
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(make())).result()
 
 
 def _with(notebook: Any, parameters: Mapping[str, Any]) -> Any:
