@@ -103,7 +103,7 @@ def test_of_a_deep_model_only_tens_of_evaluations() -> None:
     assert {1, 8} <= sizes
 
 
-@pytest.mark.parametrize("layers", [6, 12, 13, 28, 64])
+@pytest.mark.parametrize("layers", [6, 13, *(pytest.param(n, marks=pytest.mark.slow) for n in (12, 28, 64))])
 @pytest.mark.parametrize("name", ["every layer a little", "two parts, each sufficient", "a suppressor"])
 def test_never_more_evaluations_than_planned(layers: int, name: str) -> None:
     one = model(name, 5, layers=layers)

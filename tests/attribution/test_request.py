@@ -103,7 +103,7 @@ def test_the_live_model_is_left_as_it_was(planting, final, heldout, tmp_path, mo
     assert all(torch.equal(live[name], p) for name, p in base.named_parameters())
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
 def test_half_precision(planting, final, heldout, tmp_path, dtype) -> None:
     found = carry_out(asked(planting, final, heldout, dtype=dtype), tmp_path, Watcher())
     assert found.verdicts["layers"].parts == ("layer 4",)
