@@ -122,4 +122,5 @@ def test_bounds_cover_the_truth_at_least_as_often_as_they_say() -> None:
         for g in (16, 32):
             low, high = bounds(region, dead(g))
             hits.append(low <= mixture.dead(g) <= high)
-    assert np.mean(hits) >= 0.94
+    # 95 % are stated; the two sizes of a run go together, so 100 runs tell it to within 2.2 points.
+    assert np.mean(hits) >= 0.95 - 2 * 0.022

@@ -109,7 +109,9 @@ def test_exit_codes_of_the_program(make_run, arguments, code) -> None:
 
 
 def evaluated(run_dir: Path, base: float, trained: float) -> Path:
-    writer = TraceWriter.create(run_dir, Manifest(model={"name": "[red]tiny"}, dataset={"name": "d"}))
+    # Every run with a learning rate of its own: runs of equal config are seeds of one arm.
+    trainer = {"class": "GRPOTrainer", "arguments": {"learning_rate": trained}}
+    writer = TraceWriter.create(run_dir, Manifest(model={"name": "[red]tiny"}, dataset={"name": "d"}, trainer=trainer))
     writer.declare_arrays("tensors", {"update_norm": ArraySpec(("row", "tensor"))})
     for step, accuracy in ((0, base), (7, trained)):
         row: dict[str, Any] = {"heldout/accuracy": accuracy, "heldout/greedy_accuracy": 0.5}

@@ -40,11 +40,15 @@ def check_counts(run, watcher, names: dict[str, str]) -> None:
 
 
 def check_ranks(run, names: list[str], step_of) -> None:
-    for t in range(STEPS):
+    steps = run.spectra["step"].values.tolist()
+    # On a busy machine a sweep may be late and is then skipped; the ends never are.
+    assert {1, STEPS} <= set(steps) <= set(range(1, STEPS + 1))
+    for row, step in enumerate(steps):
         for name in names:
-            true = torch.linalg.svdvals(step_of(name, t)).numpy()
-            assert value(run.spectra["update_effective_rank"], t, name) == pytest.approx(effective_rank(true), rel=1e-5)
-            assert value(run.spectra["update_stable_rank"], t, name) == pytest.approx(stable_rank(true), rel=1e-5)
+            true = torch.linalg.svdvals(step_of(name, step - 1)).numpy()
+            recorded = value(run.spectra["update_effective_rank"], row, name)
+            assert recorded == pytest.approx(effective_rank(true), rel=1e-5)
+            assert value(run.spectra["update_stable_rank"], row, name) == pytest.approx(stable_rank(true), rel=1e-5)
 
 
 def matrices(run, source: str) -> list[str]:
@@ -62,7 +66,6 @@ def test_full_fine_tuning(tmp_path: Path, make_trainer, make_model, watcher, dty
     check_counts(run, watcher, {name: name for name in watcher.start})
     names = matrices(run, "full")
     assert len(names) == 14
-    assert run.spectra["step"].values.tolist() == [1, 2, 3]
     check_ranks(run, names, lambda name, t: watcher.after[t][name].double() - watcher.before[t][name].double())
     applied = run.tensors["update_applied_fraction"].sel(tensor=names).values
     # Weights of 0.02 lie 2^-13 = 1.2e-4 apart in bf16: ten times the step. In float32 nothing is lost.

@@ -76,9 +76,10 @@ def test_bca_agrees_with_scipy(shape):
     values = rng.normal(size=60) if shape == "normal" else rng.exponential(size=60)
     other = bootstrap((values,), np.mean, n_resamples=20000, method="BCa", rng=np.random.default_rng(5))
     interval = mean_interval(values, method="bca")
+    # Both ends are quantiles of draws, of each side its own.
     width = other.confidence_interval.high - other.confidence_interval.low
-    assert interval.low == pytest.approx(other.confidence_interval.low, abs=0.05 * width)
-    assert interval.high == pytest.approx(other.confidence_interval.high, abs=0.05 * width)
+    assert interval.low == pytest.approx(other.confidence_interval.low, abs=0.1 * width)
+    assert interval.high == pytest.approx(other.confidence_interval.high, abs=0.1 * width)
 
 
 def test_bca_of_equal_outcomes_is_a_point():
