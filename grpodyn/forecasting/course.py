@@ -15,8 +15,10 @@ Floats = NDArray[np.float64]
 
 _NORMAL_MAD = 1.4826
 _RHOS: Floats = np.linspace(0.0, 0.8, 81)
-_ERRORS = 5.0
+ERRORS = 5.0
 """A reversal of so many standard errors between two block means is one."""
+CLEAR_ERRORS = 8.0
+"""So many where it takes several reversals to say something: strongly correlated noise turns now and then."""
 _BLOCKS = 14
 _LEAST = 4
 
@@ -62,13 +64,14 @@ class Course:
     """1 up, −1 down, 0 if it moved by no more than noise."""
 
 
-def course(y: Floats, scale: Floats, epsilon: float) -> Course:
+def course(y: Floats, scale: Floats, epsilon: float, errors: float = ERRORS) -> Course:
     """Return where a curve turned.
 
     Args:
         y: values, shape (n,).
         scale: standard deviation of each point up to a common factor.
         epsilon: a reversal smaller than this is none.
+        errors: nor is one of fewer standard errors.
     """
     width = max(_LEAST, len(y) // _BLOCKS)
     if len(y) < 3 * width:
@@ -79,7 +82,7 @@ def course(y: Floats, scale: Floats, epsilon: float) -> Course:
     # Effective points of an AR(1) block.
     error = sigma * np.sqrt(np.add.reduceat(scale**2, edges) / width * (1 + rho) / (1 - rho) / width)
     middle = edges + width // 2
-    turns, direction = _zigzag(means, error, epsilon)
+    turns, direction = _zigzag(means, errors * error, epsilon)
     return Course(tuple(int(middle[block]) for block in turns), direction)
 
 
@@ -91,8 +94,8 @@ def _zigzag(level: Floats, error: Floats, epsilon: float) -> tuple[list[int], in
     for block in range(1, len(level)):
         low = block if level[block] < level[low] else low
         high = block if level[block] > level[high] else high
-        falls = level[high] - level[block] > max(epsilon, _ERRORS * float(np.hypot(error[high], error[block])))
-        rises = level[block] - level[low] > max(epsilon, _ERRORS * float(np.hypot(error[low], error[block])))
+        falls = level[high] - level[block] > max(epsilon, float(np.hypot(error[high], error[block])))
+        rises = level[block] - level[low] > max(epsilon, float(np.hypot(error[low], error[block])))
         if direction >= 0 and falls:
             # A fall from later than the start has a peak before it, even if the rise to it was small.
             turns += [high] if high > 0 else []

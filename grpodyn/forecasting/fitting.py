@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from grpodyn.forecasting.candidates import all_surfaces
-from grpodyn.forecasting.course import course
+from grpodyn.forecasting.course import CLEAR_ERRORS, course
 from grpodyn.forecasting.ensemble import Ensemble, ensemble
 from grpodyn.forecasting.forms import FORMS
 from grpodyn.forecasting.likelihood import Surface
@@ -32,6 +32,8 @@ class Fit:
     epsilon: float
     turns: tuple[int, ...]
     """Steps at which the curve turned."""
+    oscillates: bool
+    """Whether it turned again and again, beyond doubt."""
     fell: bool
     """Whether it went down last."""
 
@@ -67,6 +69,7 @@ def fit(series: RewardSeries, epsilon: float | None = None, seed: int = 0) -> Fi
     gain = default_epsilon(part) if epsilon is None else epsilon
     data = observe(part.position, part.value, part.trials)
     went = course(data.y, data.scale, gain)
+    oscillates = len(course(data.y, data.scale, gain, CLEAR_ERRORS).turns) > 1
     turns = tuple(round(part.step_at(float(data.x[turn]))) for turn in went.turns)
     if len(turns) == 1:
         after = part.take(part.position >= data.x[went.turns[0]])
@@ -74,4 +77,6 @@ def fit(series: RewardSeries, epsilon: float | None = None, seed: int = 0) -> Fi
             part = after
             data = observe(part.position, part.value, part.trials)
     surfaces = all_surfaces(data, FORMS.values())
-    return Fit(part, data, surfaces, ensemble(data, surfaces, part.bounds, seed), gain, turns, went.direction < 0)
+    return Fit(
+        part, data, surfaces, ensemble(data, surfaces, part.bounds, seed), gain, turns, oscillates, went.direction < 0
+    )

@@ -58,7 +58,7 @@ def of_fit(found: Fit, *, at_steps: Sequence[int] = (), flags: Sequence[str] = (
     candidates = tuple(fit_all(found.data, found.surfaces))
     best, margin = selected(candidates)
     result = _described(found, candidates, flags, at_steps)
-    if margin < TREND_MARGIN and len(found.turns) < 2:
+    if margin < TREND_MARGIN and not found.oscillates:
         return _without_trend(result, found, best, margin)
     said, why = verdict(found, flags)
     return replace(result, verdict=said, why=why, model=None if best is None else best.model)

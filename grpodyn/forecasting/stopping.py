@@ -107,7 +107,7 @@ def _level(found: Fit) -> float:
 
 def _objection(found: Fit) -> str:
     """Return why nothing can be said about the rest of the rise, or ""."""
-    if len(found.turns) > 1:
+    if found.oscillates:
         return "the reward goes up and down"
     if found.fell:
         return "the reward has fallen"

@@ -26,7 +26,7 @@ def verdict(found: Fit, flags: Sequence[str]) -> tuple[Verdict, tuple[str, ...]]
     """Return the verdict on a series with a trend, and why."""
     if found.series.broken is not None:
         return "fault", (broke(found.series.broken),)
-    if len(found.turns) > 1:
+    if found.oscillates:
         at = ", ".join(str(turn) for turn in found.turns)
         return "cannot_tell_yet", (f"the reward goes up and down (it turned at steps {at})",)
     if found.fell:
