@@ -48,6 +48,7 @@ has made otherwise is named and left out. A log holds no run config: give it wit
 
 ```python
 from grpodyn.diagnosis.callback import DiagnoseLive
+
 trainer = GRPOTrainer(..., callbacks=[recorder, DiagnoseLive(recorder)])
 ```
 
