@@ -125,7 +125,7 @@ def test_compare_shows_runs_side_by_side(tmp_path: Path) -> None:
     output = run_command("compare", *runs)
     assert all(len(line) <= 80 for line in output.splitlines())
     assert "60%" in output
-    assert "no error bar" in output
+    assert "no error bar" in " ".join(output.split())
     result = json.loads(run_command("compare", *runs, "--json"))
     assert [run["gain_kept"] for run in result["runs"]] == [pytest.approx(1.0), pytest.approx(0.6)]
     assert result["runs"][0]["base"]["best_temperature_accuracy"] is None
