@@ -74,19 +74,20 @@ def test_a_study_from_its_file_to_its_result(study, tmp_path):
 def test_killed_at_any_moment_it_goes_on(study, tmp_path):
     out = tmp_path / "out"
     start = [sys.executable, "-m", "grpodyn", "ablate", str(study), "-o", str(out)]
-    command = [*start, "--threads", "1", "--workers", "2"]
-    for finished in (3, 5):
-        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        while len(read(out / "results.jsonl")) < finished and running.poll() is None:
-            time.sleep(0.1)
-        running.send_signal(signal.SIGKILL)
-        running.communicate()
+    running = subprocess.Popen([*start, "--workers", "2"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    # Both measurements of the base, and one training; others are under way.
+    while len(read(out / "results.jsonl")) < 3 and running.poll() is None:
+        time.sleep(0.1)
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
     kept = {record.key: record for record in read(out / "results.jsonl")}
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert len(kept) >= 3
+    done = invoke("ablate", study, "-o", out, "--threads", 1)
     assert "verdict" in done.stdout
     records = read(out / "results.jsonl")
     assert len(records) == len({record.key for record in records}) == 8
-    assert all(record in records for record in kept.values())
+    # As text: what could not be measured is nan, which is not equal to itself.
+    assert set(map(repr, kept.values())) <= set(map(repr, records))
     assert load(out).missing == 0
 
 
