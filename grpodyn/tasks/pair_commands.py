@@ -1,8 +1,8 @@
 """A string transformation: two digits, one on each side of four letters, together command their new order.
 
 Neither digit alone says anything about the order: under every reading, each first digit goes with the orders equally
-often, and so does each second one. Nor does the order under one reading say anything about another reading's. So each
-of the twelve pairs has to be read anew, and only where a model has brought its two digits together.
+often, and so does each second one. Nor does the order under one reading say anything about another reading's. The
+readings are related all the same: exchanging the second digits for one another turns one reading into another.
 
 The readings are three mutually orthogonal Latin squares: the order's number is a + r·b in the field of four elements,
 for the digits a and b and the reading r.
