@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 from grpodyn.ablation import results
@@ -59,8 +60,11 @@ def advice(run: Run) -> Advice:
     """
     run.require("delta_norm")
     try:
-        from grpodyn.lora.advice import advise  # noqa: PLC0415  # torch, which reading a run must not need
-        from grpodyn.lora.policy import Options  # noqa: PLC0415
+        with warnings.catch_warnings():
+            # PEFT's progress bars miss a package for notebooks; advice shows none of them.
+            warnings.filterwarnings("ignore", message="IProgress not found")
+            from grpodyn.lora.advice import advise  # noqa: PLC0415  # torch, which reading a run must not need
+            from grpodyn.lora.policy import Options  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise MissingDataError(
             f"advice is checked with PEFT, and {error.name!r} is not installed: pip install 'grpodyn[train]'"
