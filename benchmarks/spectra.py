@@ -6,7 +6,7 @@
 Both sides take turns, layer by layer, and the fastest layer of each counts, so that a busy machine harms neither. The
 baseline is float32 `svdvals` with all threads, one matrix after another; ours are workers with one thread each, as in a
 recording. Errors are against float64 `svdvals`. Dense deltas are of two kinds: full rank with a power-law spectrum, as
-training leaves them, and the worst case for the fast path, rank 8 up to rounding.
+training leaves them, and rank 8 up to rounding, whose floor a Gram matrix alone would lose.
 """
 
 from __future__ import annotations
