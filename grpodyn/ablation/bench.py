@@ -13,11 +13,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from grpodyn import rewards
 from grpodyn.ablation.cooling import CooledBase
-from grpodyn.ablation.measuring import Curve, Measured, measure
+from grpodyn.ablation.measuring import SAMPLED_TEMPERATURES, Curve, Measured, Sampling, measure, measure_sampled
 from grpodyn.ablation.protocol import Measure
 from grpodyn.ablation.records import Job, Phase, Record, digest
 from grpodyn.ablation.temperature import learn_temperature
+from grpodyn.attribution.evaluators import MIN_SAMPLES, Scored
 from grpodyn.config import run as run_config
 from grpodyn.config.batching import TRL_DEFAULTS
 from grpodyn.config.run import ModelConfig, RunConfig
@@ -36,6 +38,7 @@ from grpodyn.training.quiet import quiet_libraries
 
 _PACKAGES = ("grpodyn", "torch", "transformers", "trl", "peft")
 _DRIFT_PROMPTS = 256
+_EXACT = "exact_match"
 _WINDOW, _WINDOWS = 256, 200
 _SMALL = 20_000_000
 
@@ -115,6 +118,7 @@ class Bench:
 
         texts = [read_text(source) for source in setup.get("texts", ())]
         self._texts = {text.name: windows(text, self.tokenizer, _WINDOW, _WINDOWS) for text in texts}
+        self._sampling = self._sampled()
         self._cooled: CooledBase | None = None
         self._completions: StartSamples | None = None
 
@@ -138,7 +142,7 @@ class Bench:
         with quiet_libraries():
             model, curve = self._trained(job) if job.trains else (self.base, self._start())
             split, examples = self.examples(job.phase)
-            measured = measure(model, self.tokenizer, examples)
+            measured = self._measured(model, examples, job.phase)
             kl, skill = self._beside_base(model, measured, examples) if job.phase == "test" else (math.nan, math.nan)
             perplexity = self._perplexity(model) if job.phase in ("test", "base") else {}
         record = Record(
@@ -171,7 +175,9 @@ class Bench:
             versions={name: importlib.metadata.version(name) for name in _PACKAGES},
         )
         del model
-        gc.collect()
+        if not self.is_small:
+            # A trainer and its model hold each other; of small ones the collector may take its time.
+            gc.collect()
         return record
 
     def _trained(self, job: Job) -> tuple[Any, list[tuple[int, float]]]:
@@ -181,10 +187,11 @@ class Bench:
         if job.trains.get("temperature"):
             learn_temperature(model)
         curve = Curve(self._measure.curve_every, self._curve_accuracy)
+        callbacks = [curve] if self._sampling is None else []
         with tempfile.TemporaryDirectory() as folder:
             arguments = grpo_arguments(config, Path(folder))
             lora = lora_arguments(config)
-            trainer = assemble(config, arguments, model, self.tokenizer, self.prompts, lora, [curve])
+            trainer = assemble(config, arguments, model, self.tokenizer, self.prompts, lora, callbacks)
             count = sum(p.numel() for p in trainer.model.parameters() if p.requires_grad)
             if count != job.parameters:
                 raise ConfigError(f"{job.arm} trains {count} parameters where {job.parameters} were planned")
@@ -193,7 +200,15 @@ class Bench:
             raise ConfigError(f"{job.arm} at learning rate {job.learning_rate:g} has diverged: weights are not finite")
         return trainer.model, curve.points
 
+    def _measured(self, model: Any, examples: Examples, phase: Phase) -> Measured:
+        if self._sampling is None:
+            return measure(model, self.tokenizer, examples)
+        temperatures = SAMPLED_TEMPERATURES if phase in ("base", "base_choose") else (1.0,)
+        return measure_sampled(model, self.tokenizer, examples, self._sampling, temperatures)
+
     def _start(self) -> list[tuple[int, float]]:
+        if self._sampling is not None:
+            return []
         return [(0, self._curve_accuracy(self.base))]
 
     def _curve_accuracy(self, model: Any) -> float:
@@ -203,13 +218,26 @@ class Bench:
     def _beside_base(self, model: Any, measured: Measured, examples: Examples) -> tuple[float, float]:
         """Return the drift from the base, and the gain over the base made as sure as the model."""
         prompts = examples.head(_DRIFT_PROMPTS).prompts
-        tokens = int(self.config.grpo.get("max_completion_length") or TRL_DEFAULTS["max_completion_length"])
+        tokens = self._completion_length()
         if self._completions is None:
             self._completions = sample_start(self.base, self.tokenizer, prompts, max_new_tokens=tokens)
+        kl = forward_drift(model, self._completions).per_token
+        if self._sampling is not None:
+            return kl, math.nan
         if self._cooled is None:
             self._cooled = CooledBase(self.base, self.tokenizer, prompts, tokens)
-        kl = forward_drift(model, self._completions).per_token
         return kl, self._cooled.skill_gain(model, measured.accuracy, examples)
+
+    def _completion_length(self) -> int:
+        return int(self.config.grpo.get("max_completion_length") or TRL_DEFAULTS["max_completion_length"])
+
+    def _sampled(self) -> Sampling | None:
+        """How completions are sampled; None where the right answer has one spelling and its probability is exact."""
+        rewarded = self.config.rewards
+        if self._measure.samples is None and [reward.name for reward in rewarded] == [_EXACT]:
+            return None
+        functions = tuple((rewards.reward(reward.name), reward.weight) for reward in rewarded)
+        return Sampling(Scored(functions), self._measure.samples or MIN_SAMPLES, self._completion_length())
 
     def _perplexity(self, model: Any) -> dict[str, float]:
         return {name: window_losses(model, cut).perplexity for name, cut in self._texts.items()}

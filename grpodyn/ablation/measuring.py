@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from transformers import TrainerCallback
 
+from grpodyn.attribution.evaluators import SampledRewards, Scored
 from grpodyn.evaluation import TEMPERATURES, score_answers
 from grpodyn.tasks import Examples
 
@@ -28,7 +30,8 @@ class Measured:
     @property
     def best_temperature(self) -> float:
         """The lowest temperature of the highest accuracy."""
-        return max(sorted(self.by_temperature), key=lambda t: self.by_temperature[t])
+        known = {t: value for t, value in self.by_temperature.items() if not math.isnan(value)}
+        return max(sorted(known), key=lambda t: known[t])
 
 
 def measure(model: Any, tokenizer: Any, examples: Examples) -> Measured:
@@ -39,6 +42,41 @@ def measure(model: Any, tokenizer: Any, examples: Examples) -> Measured:
     at |= {t: float(p) for t, p in zip(scores.temperatures, probability.mean(axis=1), strict=True)}
     plain = probability[scores.temperatures.index(1.0)]
     return Measured(at[1.0], at, {str(k): float(np.mean(1 - (1 - plain) ** k)) for k in SAMPLES})
+
+
+SAMPLED_TEMPERATURES = (0.3, 0.7, 1.0)
+"""Where the base is sampled, where accuracy is not exact: what a temperature alone gives, at three times the cost."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How completions are sampled and scored where the right answer has no one spelling."""
+
+    rewards: Scored
+    samples: int
+    max_new_tokens: int
+
+
+def measure_sampled(
+    model: Any, tokenizer: Any, examples: Examples, sampling: Sampling, temperatures: tuple[float, ...] = (1.0,)
+) -> Measured:
+    """Return mean rewards of sampled completions; greedy accuracy is nan, the random numbers are always the same.
+
+    pass@k is the share of prompts of which one of the k samples is rewarded, where rewards are 0 or 1.
+    """
+    at: dict[float, float] = {0.0: math.nan}
+    plain = np.zeros(0)
+    for temperature in temperatures:
+        evaluator = SampledRewards(
+            model, tokenizer, sampling.rewards, sampling.samples, sampling.max_new_tokens, temperature
+        )
+        values = evaluator.outcomes(examples).value
+        at[temperature] = float(values.mean())
+        plain = values if temperature == 1.0 else plain
+    counts = plain * sampling.samples
+    counted = bool(np.all((counts >= 0) & (counts <= sampling.samples) & (np.abs(counts - np.rint(counts)) < 1e-9)))
+    pass_at = {str(sampling.samples): float(np.mean(plain > 0))} if counted else {}
+    return Measured(at[1.0], at, pass_at)
 
 
 class Curve(TrainerCallback):  # type: ignore[misc]  # transformers has no types

@@ -110,6 +110,8 @@ class Measure(StrictModel):
     """Where arms are compared; nothing is picked on it."""
     tuning_split: str = "choose"
     prompts: int = Field(default=1000, ge=1)
+    samples: int | None = Field(default=None, ge=4)
+    """Completions a prompt, where accuracy is a mean reward; null is exact for the reward `exact_match`, else 4."""
     curve_every: int = Field(default=5, ge=1)
     """Steps between two points of the learning curve, on `tuning_split`."""
     curve_prompts: int = Field(default=256, ge=1)

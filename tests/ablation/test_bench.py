@@ -97,6 +97,7 @@ def test_what_goes_wrong_becomes_the_record_of_that_job(setup):
     assert run_job(job(setup), threads=None).error is None
 
 
+@pytest.mark.slow
 def test_weights_that_are_not_finite_are_no_result(setup):
     record = run_job(job(setup, learning_rate=1e38), threads=None)
     assert record.error is not None
@@ -123,3 +124,24 @@ def test_texts_of_the_run_config_are_measured_beside_the_task():
     assert list(setup["texts"]) == ["other_formats"]
     record = Bench(setup).run(job(setup, phase="base", trains={}, parameters=0))
     assert record.perplexity["other_formats"] > 1
+
+
+@pytest.mark.slow
+def test_a_reward_without_one_right_spelling_is_sampled():
+    measure = Measure(prompts=30, samples=8)
+    sampled_setup = setup_of(run_config.embedded(QUICK), measure)
+    bench = Bench(sampled_setup)
+    base = bench.run(job(sampled_setup, phase="base", trains={}, parameters=0))
+    exact = Bench(setup_of(run_config.embedded(QUICK), Measure(prompts=30))).run(
+        job(sampled_setup, phase="base", trains={}, parameters=0)
+    )
+    # 30 prompts × 8 samples at about .06: a standard error of .015.
+    assert base.accuracy == pytest.approx(exact.accuracy, abs=0.06)
+    assert base.pass_at["8"] >= base.accuracy
+    assert math.isnan(base.greedy)
+    assert set(base.by_temperature) == {"0", "0.3", "0.7", "1"}
+    tested = bench.run(job(sampled_setup, phase="test", seed=2))
+    assert tested.kl > 0
+    assert math.isnan(tested.skill_gain)
+    assert tested.curve == ()
+    assert bench.run(job(sampled_setup, phase="base", trains={}, parameters=0)).accuracy == base.accuracy
