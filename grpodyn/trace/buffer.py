@@ -131,6 +131,10 @@ class GroupBuffer:
     def _close_full_chunk(self) -> None:
         if self.rows % CHUNK_ROWS == 0:
             self.write()
+            # Arrays that had no value in these rows get a chunk too: one that is missing is then one that was lost.
+            for name in self._stored.keys() - self._tails.keys():
+                array = self._stored[name]
+                array.write_chunk((self.rows // CHUNK_ROWS - 1, *(0 for _ in array.chunks[1:])))
             self._tails.clear()
 
     def write(self) -> None:

@@ -21,7 +21,7 @@ from grpodyn.trace.recount import recount
 from grpodyn.trace.schema import EVENTS, GROUPS, MANIFEST, STORE
 from grpodyn.trace.store import NODE
 from grpodyn.trace.stored_view import Array
-from grpodyn.trace.verify import damages
+from grpodyn.trace.verify import damages, lost_chunks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +69,8 @@ class Run:
         }
         if (path / STORE).is_dir():
             # Of a group that was never committed, files may be half made: a writer is at it, or was killed there.
-            for damage in damages(path / STORE, GROUPS if self._recounted else self._commit.rows):
+            found = damages(path / STORE, GROUPS if self._recounted else self._commit.rows)
+            for damage in [*found, *lost_chunks(path / STORE, self._commit.rows)]:
                 self._note(damage.describe(path / STORE))
         elif any(self._commit.rows.values()):
             self._note(f"{STORE} is missing although {sum(self._commit.rows.values())} rows were committed")

@@ -28,8 +28,8 @@ from grpodyn.trace.schema import (
     axis_capacity,
     chunk_shape,
 )
-from grpodyn.trace.store import LABEL_CHUNK, NODE, array_document, decoded, write_document, write_group
-from grpodyn.trace.verify import node_is_whole
+from grpodyn.trace.store import LABEL_CHUNK, NODE, StoredArray, array_document, decoded, write_document, write_group
+from grpodyn.trace.verify import lost_chunks, node_is_whole
 
 ASIDE = "damaged"
 """Folder of the run directory that unreadable files are moved to, under their own paths."""
@@ -68,6 +68,7 @@ class _Repair:
         for group in GROUPS:
             if (self._store / group).is_dir():
                 self._mend_group(group)
+        self._fill_lost_chunks()
         self._trim()
         return self._done
 
@@ -164,6 +165,13 @@ class _Repair:
         attributes: dict[str, str] | None = {} if spec.dims[0] != "row" else None
         write_document(array, array_document(spec, shape, chunks, attributes))
         self._done.append(f"wrote {array.relative_to(self._store)}/{NODE} anew")
+
+    def _fill_lost_chunks(self) -> None:
+        for lost in lost_chunks(self._store, self._commit.rows):
+            relative = lost.path.relative_to(self._store)
+            array = self._store.joinpath(*relative.parts[:2])
+            StoredArray.open(array).write_chunk(tuple(map(int, lost.path.relative_to(array / "c").parts)))
+            self._done.append(f"{relative}: missing chunk, filled with missing values")
 
     def _trim(self) -> None:
         before = self._row_lengths()

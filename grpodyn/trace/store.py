@@ -172,13 +172,18 @@ class StoredArray:
         ):
             starts = (0, *(i * c for i, c in zip(trailing, self.chunks[1:], strict=True)))
             part = rows[tuple(slice(start, start + c) for start, c in zip(starts, self.chunks, strict=True))]
-            chunk = np.full(self.chunks, self.spec.fill, dtype=self.spec.dtype)
+            self.write_chunk((row_chunk, *trailing), part)
+
+    def write_chunk(self, index: tuple[int, ...], part: np.ndarray[Any, Any] | None = None) -> None:
+        """Replace one chunk by `part`, filled up to the whole chunk; by nothing but fill values without `part`."""
+        chunk = np.full(self.chunks, self.spec.fill, dtype=self.spec.dtype)
+        if part is not None:
             chunk[tuple(slice(0, n) for n in part.shape)] = part
-            path = self._chunk_path((row_chunk, *trailing))
-            if path.parent not in self._folders:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                self._folders.add(path.parent)
-            strict_json.replace_file(path, _COMPRESSOR.encode(chunk))
+        path = self._chunk_path(index)
+        if path.parent not in self._folders:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._folders.add(path.parent)
+        strict_json.replace_file(path, _COMPRESSOR.encode(chunk))
 
     def read_rows(self, row_chunk: int) -> np.ndarray[Any, Any]:
         """Return chunk number `row_chunk` along the rows, shape (512, …).

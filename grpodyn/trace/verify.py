@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from grpodyn.trace.schema import GROUPS
+from grpodyn.trace.schema import CHUNK_ROWS, GROUPS, ROW_ARRAYS
 from grpodyn.trace.store import NODE
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -38,6 +39,50 @@ def damages(store: Path, groups: Collection[str] = GROUPS) -> list[Damage]:
                 if chunk.name != NODE and not chunk.name.endswith(".partial"):
                     found += _damaged_chunk(chunk)
     return found
+
+
+def lost_chunks(store: Path, rows: Mapping[str, int]) -> list[Damage]:
+    """Return every chunk file that is gone although its rows were committed.
+
+    An array is written from its first value on, so what is missing before that is no loss; nor can the last, unfinished
+    chunk be told from one without a value, but for `step` and `segment`, which every row has.
+
+    Args:
+        store: the Zarr store.
+        rows: committed rows of each group.
+    """
+    found: list[Damage] = []
+    for group, count in rows.items():
+        directory = store / group
+        for array in sorted(path for path in directory.iterdir() if path.is_dir()) if directory.is_dir() else ():
+            dims = _dimensions(array)
+            if dims[:1] != ["row"]:
+                continue
+            expected = range(-(-count // CHUNK_ROWS) if array.name in ROW_ARRAYS else count // CHUNK_ROWS)
+            corner = (0,) * (len(dims) - 1)
+            chunks = {tuple(map(int, path.relative_to(array / "c").parts)) for path in _chunk_files(array)}
+            by_row: dict[int, set[tuple[int, ...]]] = {}
+            for chunk in chunks:
+                by_row.setdefault(chunk[0], set()).add(chunk[1:])
+            first = 0 if array.name in ROW_ARRAYS else min(by_row, default=len(expected))
+            lost = [(index, *corner) for index in expected if index >= first and index not in by_row]
+            # Chunks of the same rows fill a box.
+            for index, others in by_row.items():
+                box = itertools.product(*(range(max(along) + 1) for along in zip(*others, strict=True)))
+                lost += [(index, *other) for other in box if other not in others]
+            found += [Damage(array.joinpath("c", *map(str, index)), "missing chunk") for index in sorted(lost)]
+    return found
+
+
+def _chunk_files(array: Path) -> list[Path]:
+    return [path for path in (array / "c").rglob("*") if path.name.isdigit() and path.is_file()]
+
+
+def _dimensions(array: Path) -> list[str]:
+    try:
+        return list(json.loads((array / NODE).read_bytes())["dimension_names"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return []  # A damaged document is named by `damages`.
 
 
 def node_is_whole(directory: Path) -> bool:

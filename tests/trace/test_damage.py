@@ -64,6 +64,35 @@ def test_a27_a_bad_chunk_is_named_and_the_rest_is_read(
     assert repair(path) == []
 
 
+@pytest.mark.parametrize(
+    "lost", ["tensors/update_norm/c/1/0", "tensors/step/c/0", "tensors/step/c/2", "metrics/values/c/1/0"]
+)
+def test_a_chunk_that_is_gone_is_named_and_filled(make_run: RunMaker, lost: str) -> None:
+    path = make_run(steps=1100)
+    assert open_run(path).problems == []
+    (path / "trace.zarr" / lost).unlink()
+    assert f"{lost}: missing chunk" in open_run(path).problems
+    assert f"{lost}: missing chunk, filled with missing values" in repair(path)
+    assert not [problem for problem in open_run(path).problems if "missing chunk" in problem]
+
+
+def test_an_array_without_values_for_a_whole_chunk_has_lost_nothing(synthetic: SimpleNamespace, tmp_path: Path) -> None:
+    """A probe that is measured every 900 steps, one that comes late, one that ends early."""
+    writer = TraceWriter.create(tmp_path / "run", Manifest())
+    synthetic.declare(writer, 2)
+    row = np.array([1.0, 2.0], dtype=np.float32)
+    for step in range(1, 2401):
+        values = {"grad_norm": row} if step % 900 == 1 else {}
+        if step > 1100:
+            values["update_norm"] = row
+        writer.add_row("tensors", step, values)
+    writer.close("finished")
+    run = open_run(tmp_path / "run")
+    assert run.problems == []
+    assert np.flatnonzero(np.isfinite(run.tensors["grad_norm"].values[:, 0])).tolist() == [0, 900, 1800]
+    assert np.isfinite(run.tensors["update_norm"].values[1100:]).all()
+
+
 def test_a_flipped_bit_is_found_when_the_chunk_is_read(make_run: RunMaker) -> None:
     path = make_run()
     flip_a_bit(path / "trace.zarr/metrics/values/c/0/0")
