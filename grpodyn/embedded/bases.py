@@ -17,7 +17,7 @@ from grpodyn.embedded.pretraining import Mixture, Recipe
 from grpodyn.embedded.tokenizer import CHARACTERS
 from grpodyn.errors import UnknownNameError
 from grpodyn.tasks.arithmetic_format import AnswerFormat, ArithmeticFormat, problems
-from grpodyn.tasks.pair_commands import FIRST, PairCommands
+from grpodyn.tasks.joint_commands import FIRST, JointCommands
 from grpodyn.tasks.readings import ReadingTask
 from grpodyn.tasks.string_commands import COMMANDS, LETTERS, StringCommands
 
@@ -113,8 +113,8 @@ BASES: Final[dict[str, Base]] = {
             local_layers=0,
         ),
         _of_readings(
-            "embedded-pairs",
-            PairCommands,
+            "embedded-joint",
+            JointCommands,
             about="It puts four letters in another order as two digits command together, and takes each pair of digits "
             "in one of three readings at random; GRPO teaches it the wanted one. Its first four layers see no further "
             "than the token before, so the two digits meet in the fifth.",

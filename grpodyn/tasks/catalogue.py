@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from grpodyn.errors import UnknownNameError
 from grpodyn.tasks.arithmetic_format import ArithmeticFormat
-from grpodyn.tasks.pair_commands import PairCommands
+from grpodyn.tasks.joint_commands import JointCommands
 from grpodyn.tasks.string_commands import StringCommands
 from grpodyn.tasks.task import Task
 
 _TASKS: dict[str, Callable[[], Task]] = {
-    known.name: known for known in (ArithmeticFormat, PairCommands, StringCommands)
+    known.name: known for known in (ArithmeticFormat, JointCommands, StringCommands)
 }
 
 
