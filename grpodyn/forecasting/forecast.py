@@ -22,7 +22,7 @@ __all__ = ["LEAST_POINTS", "TREND_MARGIN", "Fit", "Forecast", "fit", "forecast",
 
 Floats = NDArray[np.float64]
 
-TREND_MARGIN = 7.0
+TREND_MARGIN = 10.0
 """Units of AICc by which a form must beat the constant; fewer is no trend. Set on simulated flat runs."""
 
 
