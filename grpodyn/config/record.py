@@ -59,6 +59,8 @@ class RecordConfig(StrictModel):
     """Bytes of block outputs held for it; what does not fit is cut off the prompts."""
     save_completions: int = Field(default=0, ge=0)
     """Save the sampled prompts and completions of every so many generation batches as parquet; 0 for none."""
+    mirror: bool = False
+    """Also hand a few scalars to the trainer's loggers (`report_to`: TensorBoard, W&B, trackio)."""
 
     @model_validator(mode="after")
     def _names_exist(self) -> Self:

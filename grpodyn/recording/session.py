@@ -23,6 +23,7 @@ from grpodyn.recording.cost import RecorderCost
 from grpodyn.recording.digesting import Digesting
 from grpodyn.recording.directory import open_writer
 from grpodyn.recording.measurement import OF_DISPLACEMENT, Measurement
+from grpodyn.recording.mirror import LOGGERS, Mirror
 from grpodyn.recording.notes import Notes
 from grpodyn.recording.opening import Start, announcement, left_out, manifest_fields, recorder_facts
 from grpodyn.recording.optimizers import IntendedSteps
@@ -148,6 +149,7 @@ class Session:
         self.writer.update_manifest(**without_secrets(extra))
         for entry in self._left_out:
             self.writer.event(start.step, f"not recorded: {entry.what}", entry.why)
+        self._mirror = self._mirrored(start) if config.mirror else None
         if not self._resumed:
             self._digesting = Digesting(self._reference, self.run_dir, self.boundary, self.writer)
 
@@ -174,6 +176,14 @@ class Session:
         if self._resumed:
             watched.restore()
         return watched
+
+    def _mirrored(self, start: Start) -> Mirror:
+        mirror = Mirror(start.trainer, self._inventory.infos)
+        if not mirror.loggers():
+            why = f"record.mirror is set, but the trainer's report_to names none of {', '.join(LOGGERS)}"
+            self.writer.event(start.step, "nothing mirrored", why)
+        self.writer.observer = lambda group, values: self.boundary.run("mirror", mirror.see, group, values)
+        return mirror
 
     def _background_seconds(self) -> float:
         digesting = self._digesting.cpu_seconds if self._digesting is not None else 0.0
@@ -294,6 +304,8 @@ class Session:
         seconds, step_seconds = self._cost.since_last_row()
         cost = {"recorder_seconds": seconds, "step_seconds": step_seconds}
         self.writer.add_row("metrics", step, {**numbers(scalars), **cost})
+        if self._mirror is not None:
+            self.boundary.run("mirror", self._mirror.tell, seconds, step_seconds)
         if saving:
             self.writer.flush()
 

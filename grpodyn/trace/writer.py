@@ -13,7 +13,7 @@ import os
 import threading
 import time as clock
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,8 @@ class TraceWriter:
             self._labels[GROUP_AXES[name]] = list(group.axis_names)
         self._background = Background(files)
         self._closed = False
+        self.observer: Callable[[str, Mapping[str, Any]], None] | None = None
+        """Is shown every row of arrays, as (group, values), on the thread that writes it; must not raise or change it."""
         _OPEN.add(self)
 
     @classmethod
@@ -207,6 +209,8 @@ class TraceWriter:
             return
         columns = {name: self._column(group, name, specs, value) for name, value in values.items()}
         self._background.put(lambda: self._files.append(group, step, columns), _size(columns))
+        if self.observer is not None:
+            self.observer(group, columns)
 
     def amend_row(self, group: str, step: int, values: Mapping[str, ArrayLike | float | None]) -> None:
         """Set more values of the last row of a group, which stays whole and committed meanwhile.
@@ -225,6 +229,8 @@ class TraceWriter:
         specs = self._specs_of(group)
         columns = {name: self._column(group, name, specs, value) for name, value in values.items()}
         self._background.put(lambda: self._files.amend(group, int(step), columns), _size(columns))
+        if self.observer is not None:
+            self.observer(group, columns)
 
     def event(self, step: int, what: str, why: str, **fields: Any) -> None:
         """Note what could not be measured or went wrong, as one line of `events.jsonl`."""
