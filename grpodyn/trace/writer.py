@@ -51,7 +51,7 @@ class TraceWriter:
         self._background = Background(files)
         self._closed = False
         self.observer: Callable[[str, Mapping[str, Any]], None] | None = None
-        """Is shown every row of arrays, as (group, values), on the thread that writes it; must not raise or change it."""
+        """Is shown every row of arrays, as (group, values), on the thread that adds it; must not raise or change it."""
         _OPEN.add(self)
 
     @classmethod
