@@ -13,7 +13,7 @@ from grpodyn.probe import OF_WINDOW, Need
 from grpodyn.recording.adapter_changes import Value, changes, dense_change
 from grpodyn.recording.gradient_moments import GradientMoments
 from grpodyn.recording.optimizers import IntendedSteps
-from grpodyn.recording.pieces import Batch, Piece, batches, differences, widened
+from grpodyn.recording.pieces import Batch, Piece, batches, by_device, differences, widened
 from grpodyn.recording.previous import PreviousWeights
 from grpodyn.recording.reference import Reference
 from grpodyn.recording.step_rule import Part
@@ -106,8 +106,9 @@ class Measurement:
         if Need.GRADIENT in wanted:
             self._gradients()
         if Need.PREVIOUS_WEIGHT in wanted:
-            for batch in self._batches:
-                self._add(Need.PREVIOUS_WEIGHT, batch, [piece.of(self._live[piece.index]) for piece in batch])
+            known = [piece.index for batch in self._batches for piece in batch if not piece.start]
+            for whole in by_device(known, self._live):
+                self._sums.add(Need.PREVIOUS_WEIGHT, whole, squared_norms([local(self._live[i]) for i in whole]))
         if self.previous is not None and wanted & set(_OF_STEP):
             self.previous.take()
 
@@ -182,14 +183,15 @@ class Measurement:
         without = [entry for entry in self._inventory.stored if entry.parameter.grad is None]
         self.without_gradient = [e.info.name for e in without if e.share is None or counts(e.share, e.parameter)]
         gradients = [_values(parameter.grad) for parameter in self._live]
-        for batch in batches(gradients):
-            pairs = [(piece, gradients[piece.index]) for piece in batch]
-            self._add(Need.GRADIENT, batch, [piece.of(values) for piece, values in pairs if values is not None])
+        there = [i for i, gradient in enumerate(gradients) if gradient is not None]
+        for whole in by_device(there, gradients):
+            found = [gradient for i in whole if (gradient := gradients[i]) is not None]
+            self._sums.add(Need.GRADIENT, whole, squared_norms(found))
 
     def _steps(self, previous: PreviousWeights, wanted: set[Need]) -> None:
         norms, counts = Need.STEP in wanted, Need.CHANGED_BY_STEP in wanted
         for batch in self._copied if norms or counts else ():
-            after = [piece.of(previous.matching(piece.index, self._live[piece.index])) for piece in batch]
+            after = [previous.matching(piece, self._live[piece.index]) for piece in batch]
             before = [piece.of(previous.copies[piece.index]) for piece in batch]
             if norms:
                 self._add_scaled(Need.STEP, batch, squared_norms(differences(after, before)), previous)
@@ -224,7 +226,7 @@ class Measurement:
 
     def _part(self, previous: PreviousWeights, piece: Piece) -> Part:
         def select(tensor: Tensor) -> Tensor:
-            return piece.of(previous.matching(piece.index, tensor.detach()))
+            return previous.matching(piece, tensor)
 
         return Part(self._live[piece.index], select, piece.of(previous.copies[piece.index]))
 

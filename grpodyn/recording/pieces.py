@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from grpodyn.naming.shards import local
 
-_PIECE = 1 << 19
+_PIECE = 1 << 18
 """Elements read at a time: a difference of that size stays near the cache."""
 
 
@@ -49,6 +50,15 @@ def batches(tensors: Sequence[Tensor | None]) -> list[Batch]:
             batch.append(piece)
             open_batches[key] = batch, filled + numel
     return [*done, *(batch for batch, _ in open_batches.values())]
+
+
+def by_device(indices: Sequence[int], tensors: Sequence[Tensor | None]) -> list[list[int]]:
+    """Return the places of tensors, those of one device together: what needs no temporary memory is read whole."""
+    groups: dict[torch.device | None, list[int]] = defaultdict(list)
+    for index in indices:
+        tensor = tensors[index]
+        groups[None if tensor is None else tensor.device].append(index)
+    return list(groups.values())
 
 
 def widened(tensors: list[Tensor]) -> list[Tensor]:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from grpodyn.naming.shards import Share, local
+from grpodyn.recording.pieces import Piece
 
 _SEED = 20240501
 """Which rows are sampled is fixed, so that two runs of one model compare."""
@@ -61,10 +62,10 @@ class PreviousWeights:
         """Return whether only some rows of a tensor are known."""
         return self._rows[index] is not None
 
-    def matching(self, index: int, tensor: Tensor) -> Tensor:
-        """Return the rows of `tensor` (shaped and split like the weight) that the copy of weight `index` holds."""
-        rows, values = self._rows[index], local(tensor)
-        return values if rows is None else values.index_select(0, rows)
+    def matching(self, piece: Piece, tensor: Tensor) -> Tensor:
+        """Return what of `tensor` (shaped and split like the weight) answers a piece of the weight's copy."""
+        rows = self._rows[piece.index]
+        return piece.of(tensor) if rows is None else local(tensor).detach().index_select(0, piece.of(rows))
 
     def scale(self, index: int) -> float:
         """Return what a sum over the copy is multiplied by to estimate the sum over the tensor; 1 if it is whole."""

@@ -56,11 +56,14 @@ class AdamRule:
         torch._foreach_add_(
             denominator, [float(group["eps"]) * root for group, root in zip(groups, roots, strict=True)]
         )
-        steps = list(torch._foreach_div(m, denominator))
-        torch._foreach_mul_(steps, [-r * root / c for r, root, c in zip(rates, roots, correction1, strict=True)])
+        factors = [-r * root / c for r, root, c in zip(rates, roots, correction1, strict=True)]
         decays = [-rate * self._decay(group) for rate, group in zip(rates, groups, strict=True)]
         if any(decays):
-            torch._foreach_add_(steps, torch._foreach_mul(widened([part.previous for part in parts]), decays))
+            steps = list(torch._foreach_mul(widened([part.previous for part in parts]), decays))
+            torch._foreach_addcdiv_(steps, m, denominator, factors)
+            return steps
+        steps = list(torch._foreach_div(m, denominator))
+        torch._foreach_mul_(steps, factors)
         return steps
 
     def _decay(self, group: Group) -> float:

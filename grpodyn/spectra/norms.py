@@ -71,7 +71,8 @@ def squared_norms(tensors: Sequence[Float[Tensor, "..."]]) -> Float64[Tensor, " 
         return torch.zeros(0, dtype=torch.float64)
     if tensors[0].device.type != "cpu":
         return torch.stack([squared_norm(x) for x in tensors])
-    result = torch.zeros(len(tensors), dtype=torch.float64)
+    # On the CPU a number costs less than a tensor of one.
+    result = [0.0] * len(tensors)
     small: dict[tuple[int, torch.dtype], list[int]] = defaultdict(list)
     large: list[int] = []
     for i, x in enumerate(tensors):
@@ -81,16 +82,14 @@ def squared_norms(tensors: Sequence[Float[Tensor, "..."]]) -> Float64[Tensor, " 
             small[x.numel(), x.dtype].append(i)
     for members in small.values():
         rows = torch.stack([tensors[i].detach().reshape(-1) for i in members])
-        result[torch.tensor(members)] = rows.double().square().sum(1)
-    if large:
-        blocks = [_block_norms(tensors[i].detach()) for i in large]
-        lengths = torch.tensor([len(block) for block in blocks])
-        squares = torch.cat(blocks).double().square()
-        result[torch.tensor(large)] = torch.segment_reduce(squares, "sum", lengths=lengths)
+        for i, total in zip(members, rows.double().square().sum(1).tolist(), strict=True):
+            result[i] = total
     for i in large:
-        if not _SMALLEST < float(result[i]) < _LARGEST:
-            result[i] = _squared_norm_float64(tensors[i].detach())
-    return result
+        blocks = _block_norms(tensors[i].detach()).double()
+        result[i] = float(torch.dot(blocks, blocks))
+        if not _SMALLEST < result[i] < _LARGEST:
+            result[i] = float(_squared_norm_float64(tensors[i].detach()))
+    return torch.tensor(result, dtype=torch.float64)
 
 
 def _block_norms(x: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grpodyn.recording.pieces import Piece
 from grpodyn.recording.previous import PreviousWeights
 
 
@@ -27,7 +28,17 @@ def test_large_matrices_are_sampled_and_small_ones_and_vectors_stay_exact():
     assert [previous.is_sampled(i) for i in range(3)] == [True, False, False]
     assert previous.method(0) == "30 sampled of 1000 rows"
     assert previous.scale(0) == pytest.approx(1000 / 30)
-    assert torch.equal(previous.copies[0], previous.matching(0, tensors[0]))
+    assert torch.equal(previous.copies[0], previous.matching(Piece(0), tensors[0]))
+
+
+def test_pieces_of_a_sampled_weight_answer_pieces_of_its_copy():
+    weight = torch.randn(1000, 5)
+    previous = PreviousWeights([weight], limit=300 * 5 * 4)
+    previous.take()
+    parts = [Piece(0, start, start + 77) for start in range(0, 300, 77)]
+    for part in parts:
+        assert torch.equal(part.of(previous.copies[0]), previous.matching(part, weight))
+    assert torch.equal(torch.cat([previous.matching(part, weight) for part in parts]), previous.copies[0])
 
 
 def test_a_sum_over_sampled_rows_estimates_the_whole():
@@ -36,7 +47,7 @@ def test_a_sum_over_sampled_rows_estimates_the_whole():
     weight = torch.randn(4000, 8)
     previous = PreviousWeights([weight], limit=500 * 8 * 4)
     squares = weight.square().sum(1)
-    estimate = previous.scale(0) * previous.matching(0, weight).square().sum()
+    estimate = previous.scale(0) * previous.matching(Piece(0), weight).square().sum()
     error = 4 * float(squares.std()) * 4000 / 500**0.5
     assert abs(float(estimate - squares.sum())) < error
 
@@ -46,7 +57,7 @@ def test_the_sample_does_not_depend_on_the_global_generator():
     first = PreviousWeights([torch.randn(100, 4)], limit=160)
     torch.manual_seed(99)
     second = PreviousWeights([torch.zeros(100, 4)], limit=160)
-    assert torch.equal(first.matching(0, torch.arange(100)), second.matching(0, torch.arange(100)))
+    assert torch.equal(first.matching(Piece(0), torch.arange(100)), second.matching(Piece(0), torch.arange(100)))
     torch.random.set_rng_state(state)
 
 
