@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import json
 import logging
 import statistics
@@ -41,7 +42,7 @@ from rivals import NaiveRecorder, WandbWatch, read_seconds_per_gigabyte, wandb_i
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
-from grpodyn import Recorder, open_run
+from grpodyn import Recorder
 from grpodyn.config.record import PRESETS, RecordConfig
 from grpodyn.embedded import MODEL_DIR, defaults
 from grpodyn.rewards.catalogue import reward
@@ -61,11 +62,29 @@ class Run:
     before: float
     """Anonymous memory before training, in MB."""
     steps: list[float]
-    """CPU seconds of the recorder, one a step, both ends included."""
+    """CPU seconds that the training thread spends in the recorder, one a step, both ends included: a sweep of spectra
+    goes on beside later steps, and is no part of them."""
     total: float
-    """CPU seconds of the recorder in all."""
+    """CPU seconds of the recorder in all, on every thread."""
     read_bytes: float
     """What a plain step has to read: gradients, and weights before and after the step."""
+
+
+class ForegroundClock(transformers.TrainerCallback):  # type: ignore[misc]  # transformers has no types
+    """Notes after each step what the training thread has spent in a recorder so far."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._so_far = [0.0]
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Note it; what is logged after the last step counts for the next."""
+        self._so_far.append(self._recorder.cost.foreground_seconds)
+
+    @property
+    def steps(self) -> list[float]:
+        """CPU seconds of each step."""
+        return [after - before for before, after in itertools.pairwise(self._so_far)]
 
 
 @dataclass
@@ -103,6 +122,7 @@ def train(options: argparse.Namespace, arm: str, folder: Path) -> Run:
     recorder = Recorder(folder / "run", RecordConfig(preset=arm)) if arm in PRESETS else None
     naive = NaiveRecorder(spectra=True) if arm == "naive" else None
     watch = WandbWatch(folder / "wandb") if arm == "wandb" else None
+    clock = ForegroundClock(recorder) if recorder else None
     arguments = {
         **defaults.GRPO,
         "use_cpu": not torch.cuda.is_available(),
@@ -127,7 +147,7 @@ def train(options: argparse.Namespace, arm: str, folder: Path) -> Run:
         reward_funcs=[noise] if options.random_model else [reward(name) for name in defaults.REWARDS],
         train_dataset=datasets.Dataset.from_dict({"prompt": examples.prompts, "answer": examples.answers}),
         processing_class=AutoTokenizer.from_pretrained(MODEL_DIR),
-        callbacks=[callback for callback in (recorder, naive, watch) if callback],
+        callbacks=[callback for callback in (recorder, clock, naive, watch) if callback],
         peft_config=lora,
     )
     trainer.remove_callback(transformers.PrinterCallback)
@@ -137,8 +157,8 @@ def train(options: argparse.Namespace, arm: str, folder: Path) -> Run:
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     steps = naive.seconds if naive else []
     total = sum(steps)
-    if recorder:
-        steps, total = open_run(recorder.run_dir).metric("recorder_seconds").values.tolist(), recorder.cost.seconds
+    if recorder and clock:
+        steps, total = clock.steps, recorder.cost.seconds
     trained = sum(p.numel() * p.element_size() for p in trainer.model.parameters() if p.requires_grad)
     return Run(cpu, wall, memory.peak - memory.start, memory.start, steps, total, 3.0 * trained)
 
@@ -241,8 +261,11 @@ def compare(options: argparse.Namespace) -> None:
     rounds = [{arm: in_own_process(options, arm) for arm in ("off", *arms)} for _ in range(options.repeats)]
     off = [runs["off"] for runs in rounds]
     step = statistics.median(run.cpu for run in off) / options.steps
+    tokens = options.batch * options.length
     floor = read_seconds_per_gigabyte() * off[0].read_bytes / 1e9
-    print(f"{options.steps} steps, {options.repeats} rounds; training alone: {step:.3f} CPU s a step")
+    print(
+        f"{options.steps} steps, {options.repeats} rounds; training alone: {step:.3f} CPU s a step of ≤ {tokens} tokens"
+    )
     print(f"floor: reading {off[0].read_bytes / 1e9:.3f} GB once takes {floor:.4f} CPU s, {floor / step:.2%} of a step")
     print(f"{'arm':<10}{'steady':>10}{'both ends':>18}{'CPU, paired':>14}{'peak memory':>12}")
     for arm in arms:
