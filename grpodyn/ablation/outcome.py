@@ -119,7 +119,7 @@ class TaskOutcome:
             lora=variant.trains.get("lora"),
             learning_rate=rate if of.tuned.best is not None else math.nan,
             rates_tried={
-                f"{self._plan.job(of.arm, 'tune', 0, power).learning_rate:g}": value
+                f"{self._plan.job(of.arm, 'tune', self._study.seeds[0], power).learning_rate:g}": value
                 for power, value in sorted(of.tuned.accuracy.items())
             },
             at_edge=of.tuned.at_edge,

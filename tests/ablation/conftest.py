@@ -90,10 +90,12 @@ def make_record() -> Callable[..., Record]:
 @pytest.fixture
 def make_plan() -> Callable[..., TaskPlan]:
     def make(study: Study, name: str = "toy", **changes: object) -> TaskPlan:
-        arms = {
-            arm: Arm(arm, f"what {arm} is", {"*": Variant({"lora": {"r": i + 1}}, 100 * (i + 1), 1e-4)})
-            for i, arm in enumerate(study.arms)
-        }
+        arms = {}
+        for i, arm in enumerate(study.arms):
+            variant = Variant({"lora": {"r": i + 1}}, 100 * (i + 1), 1e-4)
+            # The random arm is drawn anew for each seed of the protocol, and has no other.
+            seeds = [str(seed) for seed in study.all_seeds] if arm == "random-same-budget" else ["*"]
+            arms[arm] = Arm(arm, f"what {arm} is", dict.fromkeys(seeds, variant))
         fields = {
             "name": name,
             "setup": {"task": name, "splits": {"choose": "c", "report": "r"}},
