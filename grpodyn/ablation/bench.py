@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from grpodyn import rewards
 from grpodyn.ablation.cooling import CooledBase
 from grpodyn.ablation.measuring import SAMPLED_TEMPERATURES, Curve, Measured, Sampling, measure, measure_sampled
 from grpodyn.ablation.protocol import Measure
@@ -236,8 +235,8 @@ class Bench:
         rewarded = self.config.rewards
         if self._measure.samples is None and [reward.name for reward in rewarded] == [_EXACT]:
             return None
-        functions = tuple((rewards.reward(reward.name), reward.weight) for reward in rewarded)
-        return Sampling(Scored(functions), self._measure.samples or MIN_SAMPLES, self._completion_length())
+        scored = Scored.of_config(self.config, self.base, self.tokenizer)
+        return Sampling(scored, self._measure.samples or MIN_SAMPLES, self._completion_length())
 
     def _perplexity(self, model: Any) -> dict[str, float]:
         return {name: window_losses(model, cut).perplexity for name, cut in self._texts.items()}

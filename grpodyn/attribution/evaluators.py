@@ -11,9 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from grpodyn import rewards
 from grpodyn.attribution.asking import Outcomes
+from grpodyn.config.batching import TRL_DEFAULTS
+from grpodyn.config.run import RunConfig
 from grpodyn.errors import ConfigError
 from grpodyn.evaluation import score_answers
+from grpodyn.evaluation.answer_scores import end_tokens
 from grpodyn.naming.canonical import canonical_name
 from grpodyn.rewards.catalogue import RewardFunction
 from grpodyn.tasks import Examples
@@ -47,22 +51,44 @@ class Scored:
 
     functions: tuple[tuple[RewardFunction, float], ...]
 
+    @classmethod
+    def of_config(cls, config: RunConfig, model: Any, tokenizer: Any) -> Scored:
+        """Return the rewards of a run.
+
+        Raises:
+            ConfigError, UnknownNameError: there is no such reward, or its options are wrong.
+        """
+        longest = config.grpo.get("max_completion_length", TRL_DEFAULTS["max_completion_length"])
+        context = rewards.RewardContext(tuple(end_tokens(model, tokenizer)), int(longest))
+        return cls(tuple((rewards.reward(r.name, r.options, context, r.label), r.weight) for r in config.rewards))
+
     def rewards(
-        self, prompts: Sequence[str], completions: Sequence[str], answers: Sequence[str]
+        self,
+        prompts: Sequence[str],
+        completions: Sequence[str],
+        answers: Sequence[str],
+        completion_ids: Sequence[Sequence[int]] | None = None,
     ) -> NDArray[np.float64]:
         """Return the weighted sum of all rewards of each completion.
+
+        Args:
+            prompts: one a completion.
+            completions: their text.
+            answers: right answers, one a completion.
+            completion_ids: tokens of each completion, its end token last if it has one.
 
         Raises:
             ConfigError: a reward function returns something else than one number a completion.
         """
         total = np.zeros(len(prompts))
+        tokens = {} if completion_ids is None else {"completion_ids": [list(ids) for ids in completion_ids]}
         for function, weight in self.functions:
             try:
-                given = function(prompts=list(prompts), completions=list(completions), answer=list(answers))
+                given = function(prompts=list(prompts), completions=list(completions), answer=list(answers), **tokens)
             except TypeError as error:
                 raise ConfigError(
                     f"the reward {getattr(function, '__name__', function)!r} cannot be called on held-out prompts with "
-                    f"prompts, completions and answer alone: {error}"
+                    f"prompts, completions, their tokens and answer alone: {error}"
                 ) from error
             # TRL takes None for a reward that does not apply.
             values = np.array([0.0 if value is None else float(value) for value in given])
@@ -143,6 +169,7 @@ class SampledRewards(TransformersModel):
         self._tokenizer, self._scored = tokenizer, scored
         self._samples, self._length, self._temperature = samples, max_new_tokens, temperature
         self._batch_size, self._seed = batch_size, seed
+        self._ends = end_tokens(model, tokenizer)
         rewards = "+".join(f"{weight:g}·{getattr(f, '__name__', f)}" for f, weight in scored.functions)
         settings = f"mean of {samples} samples, T={temperature:g}, {max_new_tokens} tokens, seed {seed}"
         self.name = f"{settings}, {rewards}, {model.dtype}"
@@ -150,14 +177,17 @@ class SampledRewards(TransformersModel):
     def outcomes(self, examples: Examples) -> Outcomes:
         """Return the mean reward of each prompt; every state draws from the same random numbers."""
         completions: list[str] = []
+        ids: list[list[int]] = []
         devices = [self.model.device] if self.model.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), torch.no_grad():
             torch.manual_seed(self._seed)
             for start in range(0, len(examples), self._batch_size):
-                completions += self._generate(examples.prompts[start : start + self._batch_size])
+                texts, tokens = self._generate(examples.prompts[start : start + self._batch_size])
+                completions += texts
+                ids += tokens
         prompts = [p for p in examples.prompts for _ in range(self._samples)]
         answers = [a for a in examples.answers for _ in range(self._samples)]
-        return Outcomes(per_prompt(self._scored.rewards(prompts, completions, answers), self._samples))
+        return Outcomes(per_prompt(self._scored.rewards(prompts, completions, answers, ids), self._samples))
 
     def tokens(self, examples: Examples) -> int:
         """Return the tokens of prompts and of completions at full length."""
@@ -165,7 +195,7 @@ class SampledRewards(TransformersModel):
             len(examples) * self._samples * self._length
         )
 
-    def _generate(self, prompts: Sequence[str]) -> list[str]:
+    def _generate(self, prompts: Sequence[str]) -> tuple[list[str], list[list[int]]]:
         inputs = self._tokenizer(list(prompts), return_tensors="pt", padding=True, padding_side="left")
         inputs = inputs.to(self.model.device)
         was_training = self.model.training
@@ -184,7 +214,17 @@ class SampledRewards(TransformersModel):
         self.model.train(was_training)
         new = generated[:, inputs["input_ids"].shape[1] :]
         texts: list[str] = self._tokenizer.batch_decode(new, skip_special_tokens=True)
-        return texts
+        return texts, [_ended(ids, self._ends) for ids in new.tolist()]
+
+
+def _ended(ids: list[int], ends: Sequence[int]) -> list[int]:
+    """Return the tokens up to the first that ends the completion.
+
+    >>> _ended([5, 6, 1, 0, 0], [1]), _ended([5, 6], [1])
+    ([5, 6, 1], [5, 6])
+    """
+    stop = next((place for place, token in enumerate(ids) if token in ends), len(ids))
+    return ids[: stop + 1]
 
 
 def check_samples(samples: int) -> None:

@@ -70,7 +70,7 @@ def _carried_out(request: Request, folder: Path, watcher: Watcher) -> result.Att
     texts = [*prompts.choose.prompts, *prompts.choose.answers]
     if Path(found.base.place).is_dir():
         subject.check_tokenizers(Path(found.base.place), Path(found.final.place), texts)
-    scored = _scored(config)
+    scored = _scored(config, found)
     evaluator = _evaluator(request, config, scored, found)
 
     def baseline() -> dict[str, float] | None:
@@ -141,10 +141,10 @@ def _trained_on(config: RunConfig | None) -> Sequence[str]:
     return [prompt for prompt in data.train_prompts(config.task)["prompt"] if isinstance(prompt, str)]
 
 
-def _scored(config: RunConfig | None) -> Scored:
+def _scored(config: RunConfig | None, found: Subject) -> Scored:
     if config is None:
         return Scored(((rewards.reward(_EXACT), 1.0),))
-    return Scored(tuple((rewards.reward(reward.name), reward.weight) for reward in config.rewards))
+    return Scored.of_config(config, found.model, found.tokenizer)
 
 
 def _evaluator(request: Request, config: RunConfig | None, scored: Scored, found: Subject) -> Evaluator:

@@ -87,9 +87,10 @@ class VllmSamples:
         """Return the mean reward of each prompt."""
         outputs = self._llm.generate(list(examples.prompts), self._parameters, use_tqdm=False)
         completions = [completion.text for output in outputs for completion in output.outputs]
+        ids = [list(completion.token_ids) for output in outputs for completion in output.outputs]
         prompts = [p for p in examples.prompts for _ in range(self._samples)]
         answers = [a for a in examples.answers for _ in range(self._samples)]
-        return Outcomes(per_prompt(self._scored.rewards(prompts, completions, answers), self._samples))
+        return Outcomes(per_prompt(self._scored.rewards(prompts, completions, answers, ids), self._samples))
 
     def tokens(self, examples: Examples) -> int:
         """Return the tokens of prompts and of completions at full length."""

@@ -88,6 +88,15 @@ class RewardConfig(StrictModel):
 
     name: str = Field(min_length=1)
     weight: float = 1.0
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Values of the function's keyword-only parameters."""
+    label: str | None = Field(default=None, min_length=1)
+    """The name it is recorded under; null for the function's own."""
+
+    @property
+    def recorded_as(self) -> str:
+        """The name it is recorded under."""
+        return self.label or self.name.rpartition(":")[2]
 
 
 class StageConfig(StrictModel):
@@ -178,6 +187,16 @@ class RunConfig(StrictModel):
         if "evaluate" not in full and isinstance(task, dict) and task.get("dataset") is None:
             full["evaluate"] = {}
         return full
+
+    @model_validator(mode="after")
+    def _rewards_are_told_apart(self) -> Self:
+        names = [reward.recorded_as for reward in self.rewards]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(
+                f"rewards are recorded by name, and {', '.join(twice)} occurs twice; give one of them another `label`"
+            )
+        return self
 
     @model_validator(mode="after")
     def _grpo_keys_have_one_place(self) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from grpodyn.rewards.catalogue import RewardFunction, reward, reward_names
+from grpodyn.rewards.catalogue import RewardContext, reward, reward_names
+from grpodyn.rewards.known import KNOWN, Known, RewardFunction
 
-__all__ = ["RewardFunction", "reward", "reward_names"]
+__all__ = ["KNOWN", "Known", "RewardContext", "RewardFunction", "reward", "reward_names"]

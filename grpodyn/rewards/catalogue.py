@@ -1,43 +1,100 @@
-"""Finds a reward function by name, or imports the user's own from `module:function`."""
+"""Finds a reward function by name, or imports the user's own from `module:function`, and gives it its options."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, ClassVar, cast
 
-from grpodyn.errors import ConfigError, UnknownNameError
-from grpodyn.rewards.code import code_complexity, code_syntax, code_tests, code_tests_fraction
-from grpodyn.rewards.exact_match import exact_match
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-RewardFunction = Callable[..., list[float]]
-"""`(prompts, completions, **columns_of_the_dataset) -> one float a completion`, as TRL calls it."""
+from grpodyn.errors import ConfigError, UnknownNameError, did_you_mean
+from grpodyn.rewards.known import KNOWN, Known, RewardFunction
 
-_REWARDS: dict[str, RewardFunction] = {
-    function.__name__: function
-    for function in (exact_match, code_syntax, code_tests, code_tests_fraction, code_complexity)
-}
+
+@dataclass(frozen=True)
+class RewardContext:
+    """What a run knows that a reward may need; options of a reward that the config does not set are filled from it."""
+
+    FILLS: ClassVar = ("end_tokens", "max_length")
+
+    end_tokens: tuple[int, ...] | None = None
+    """Tokens that end a completion; None before the tokenizer is loaded."""
+    max_length: int | None = None
+    """Tokens after which a completion is cut off."""
+
+    def options(self) -> dict[str, Any]:
+        """Return options by name."""
+        return {name: getattr(self, name) for name in self.FILLS if getattr(self, name) is not None}
 
 
 def reward_names() -> list[str]:
     """Return the names that `reward` knows."""
-    return sorted(_REWARDS)
+    return sorted(KNOWN)
 
 
-def reward(name: str) -> RewardFunction:
+def reward(
+    name: str,
+    options: Mapping[str, Any] | None = None,
+    context: RewardContext | None = None,
+    label: str | None = None,
+) -> RewardFunction:
     """Return the reward function called `name`, or the one that a string like `my_rewards:brevity` points at.
+
+    Args:
+        name: of a reward of this package, or `module:function`.
+        options: values of its keyword-only parameters.
+        context: what the run knows; fills options that `options` leaves out.
+        label: the name under which it is recorded; by default the function's own.
 
     Raises:
         UnknownNameError: no reward has that name.
-        ConfigError: the module cannot be imported, or holds no such function.
+        ConfigError: the module cannot be imported or holds no such function; an option is unknown, or its value wrong.
     """
+    given = dict(options or {})
     if ":" in name:
-        return _imported(name)
-    if name not in _REWARDS:
-        raise UnknownNameError.among("reward", name, [*_REWARDS, "module:function"])
-    return _REWARDS[name]
+        function = _imported(name)
+    elif name in KNOWN:
+        known = KNOWN[name]
+        function = known.function
+        _check(name, known, given)
+        filled = context.options() if context is not None else {}
+        given = {option: value for option, value in filled.items() if option in known.options} | given
+        missing = [o for o, p in known.options.items() if p.default is p.empty and o not in given]
+        unfilled = [option for option in missing if context is not None or option not in RewardContext.FILLS]
+        if unfilled:
+            raise ConfigError(f"the reward {name} needs the option {unfilled[0]}; write options: {{{unfilled[0]}: …}}")
+    else:
+        raise UnknownNameError.among("reward", name, [*KNOWN, "module:function"])
+    if not given and label is None:
+        return function
+    bound = functools.partial(function, **given)
+    # TRL and the recorder call a reward by the name of its function.
+    named = cast(Any, bound)
+    named.__name__ = label or getattr(function, "__name__", name)
+    return bound
+
+
+def _check(name: str, known: Known, options: Mapping[str, Any]) -> None:
+    for option, value in options.items():
+        if option not in known.options:
+            names = list(known.options)
+            hint = did_you_mean(option, names) or f" (known: {', '.join(names) or 'none'})"
+            raise ConfigError(f"the reward {name} has no option {option!r}{hint}")
+        adapter: TypeAdapter[Any] = TypeAdapter(
+            known.option_types[option], config=ConfigDict(strict=True, allow_inf_nan=False)
+        )
+        try:
+            adapter.validate_python(value)
+        except ValidationError as error:
+            expected = error.errors(include_url=False)[0]["msg"]
+            raise ConfigError(
+                f"the reward {name} has {option} {value!r}: {expected[0].lower()}{expected[1:]}"
+            ) from error
 
 
 def _imported(path: str) -> RewardFunction:

@@ -6,7 +6,7 @@ Everything that can be wrong with the config is found here, before the run direc
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from grpodyn import rewards
 from grpodyn.config.batching import batch_plan, world_size
 from grpodyn.config.run import RunConfig
 from grpodyn.errors import ConfigError
+from grpodyn.evaluation.answer_scores import end_tokens
 from grpodyn.evaluation.retention import Retention
 from grpodyn.recording.recorder import Recorder
+from grpodyn.rewards import RewardContext, RewardFunction
 from grpodyn.tasks import Examples
 from grpodyn.training import data, loading
 from grpodyn.training.arguments import grpo_arguments, lora_arguments
@@ -63,8 +65,7 @@ def build_trainer(
     held_out = None
     if config.evaluate is not None and config.evaluate.prompts:
         held_out = data.held_out(config.task, config.evaluate.split, config.evaluate.prompts)
-    for reward in config.rewards:
-        rewards.reward(reward.name)  # a name that does not exist is found before the model is loaded
+    reward_functions(config)  # a name that does not exist is found before the model is loaded
     tokenizer = loading.load_tokenizer(config.model)
     beside = retention(config, tokenizer, prompts, held_out)
     model = loading.load_model(config.model)
@@ -102,12 +103,12 @@ def assemble(
         ConfigError: TRL refuses the parts.
         UnknownNameError: there is no such reward.
     """
-    reward_functions: list[Callable[..., Any]] = [rewards.reward(reward.name) for reward in config.rewards]
+    context = RewardContext(tuple(end_tokens(model, tokenizer)), arguments.max_completion_length)
     try:
         trainer = GRPOTrainer(
             model=model,
             args=arguments,
-            reward_funcs=reward_functions,
+            reward_funcs=reward_functions(config, context),
             train_dataset=prompts,
             processing_class=tokenizer,
             peft_config=lora,
@@ -117,6 +118,15 @@ def assemble(
         raise ConfigError(f"TRL cannot build this run: {' '.join(str(error).split())}") from error
     trainer.remove_callback(PrinterCallback)
     return trainer
+
+
+def reward_functions(config: RunConfig, context: RewardContext | None = None) -> list[RewardFunction]:
+    """Return the rewards of a run with their options.
+
+    Raises:
+        ConfigError, UnknownNameError: there is no such reward, or its options are wrong.
+    """
+    return [rewards.reward(reward.name, reward.options, context, reward.label) for reward in config.rewards]
 
 
 def _watch(config: RunConfig) -> list[EarlyStop]:

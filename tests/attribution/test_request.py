@@ -26,6 +26,7 @@ from grpodyn.rewards.exact_match import exact_match
 from grpodyn.tasks import Examples
 from grpodyn.trace.manifest import Manifest
 from grpodyn.trace.writer import TraceWriter
+from tests.schema import must_fit
 
 STRONG = 14.0
 
@@ -271,14 +272,15 @@ class StandInEngine:
             self.model, self.tokenizer, scored, parameters["n"], parameters["max_tokens"], seed=parameters["seed"]
         )
         torch.manual_seed(parameters["seed"])
-        texts = inner._generate(prompts)
+        texts, ids = inner._generate(prompts)
         n = parameters["n"]
 
         class Output:
-            def __init__(self, own: list[str]) -> None:
-                self.outputs = [type("Completion", (), {"text": text}) for text in own]
+            def __init__(self, place: int) -> None:
+                own = range(place * n, (place + 1) * n)
+                self.outputs = [type("Completion", (), {"text": texts[i], "token_ids": ids[i]}) for i in own]
 
-        return [Output(texts[i * n : (i + 1) * n]) for i in range(len(prompts))]
+        return [Output(place) for place in range(len(prompts))]
 
 
 def test_vllm_gets_only_what_differs_and_forgets_its_cache(planting, final, heldout, tmp_path, monkeypatch) -> None:
@@ -358,6 +360,7 @@ def test_the_command_prints_json_with_the_stable_keys(planting, final, heldout, 
     arguments = ("--base", planting.folder, "--final", final, "--prompts-file", heldout, "--prompts", 60)
     out = run_command(*arguments, "-o", tmp_path / "out", "--json")
     found = json.loads(out.stdout)
+    must_fit("attribute", found)
     assert {"base", "final", "parts", "truncation", "verdict", "evaluations"} <= found.keys()
     assert {"part", "kind", "keep_only", "put_back"} <= found["parts"][0].keys()
     for interval in (found["base"], found["parts"][0]["keep_only"], found["truncation"][0]["accuracy"]):

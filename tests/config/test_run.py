@@ -23,12 +23,12 @@ def problem(value: dict[str, Any]) -> str:
 
 
 def test_the_short_forms_mean_the_long_ones() -> None:
-    short = run.from_dict(SMALL | {"rewards": ["exact_match", {"name": "exact_match", "weight": 0.5}]}, "short")
+    short = run.from_dict(SMALL | {"rewards": ["exact_match", {"name": "stop", "weight": 0.5}]}, "short")
     long = run.from_dict(
         {
             "model": {"path": "embedded"},
             "task": {"name": "arithmetic_format"},
-            "rewards": [{"name": "exact_match", "weight": 1.0}, {"name": "exact_match", "weight": 0.5}],
+            "rewards": [{"name": "exact_match", "weight": 1.0}, {"name": "stop", "weight": 0.5}],
             "evaluate": {},
         },
         "long",
@@ -41,6 +41,7 @@ def test_the_short_forms_mean_the_long_ones() -> None:
     [
         ({"modle": "x"}, ["unknown key `modle`", "did you mean 'model'?"]),
         ({"model": {"path": "x", "dtyp": "auto"}}, ["unknown key `model.dtyp`", "did you mean 'dtype'?"]),
+        ({"rewards": ["stop", {"name": "stop", "weight": 2.0}]}, ["stop occurs twice", "another `label`"]),
         ({"record": {"presett": "full"}}, ["unknown key `record.presett`", "did you mean 'preset'?"]),
         ({"evaluate": {"promts": 3}}, ["unknown key `evaluate.promts`", "did you mean 'prompts'?"]),
         (

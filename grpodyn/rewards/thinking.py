@@ -1,0 +1,42 @@
+"""Which part of a completion is its answer: what is written inside the thinking does not count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from grpodyn.rewards.completion import Completion, text_of
+
+THOUGHTS: Final = ("think", "thinking", "thought", "reasoning")
+"""Tags that models think in."""
+
+
+def answer_part(completion: Completion, prompt: Any = "") -> str:
+    """Return what a completion says after its thinking; nothing if it is still thinking at its end.
+
+    Args:
+        completion: text or messages.
+        prompt: the prompt, whose end may open the thinking; only text is looked at.
+
+    >>> answer_part("<think>Is it 4?</think>It is 5.")
+    'It is 5.'
+    >>> answer_part("It is 4, I think.", prompt="2+2? <think>"), answer_part("5 <think>or 6")
+    ('', '5 ')
+    """
+    text = text_of(completion)
+    closings = [text.rfind(f"</{tag}>") + len(f"</{tag}>") for tag in THOUGHTS if f"</{tag}>" in text]
+    if closings:
+        text = text[max(closings) :]
+    elif _opens_thinking(prompt):
+        return ""
+    openings = [text.find(f"<{tag}>") for tag in THOUGHTS if f"<{tag}>" in text]
+    return text[: min(openings)] if openings else text
+
+
+def answer_parts(completions: Sequence[Completion], prompts: Sequence[Any]) -> list[str]:
+    """Return the answer part of each completion."""
+    return [answer_part(completion, prompt) for completion, prompt in zip(completions, prompts, strict=True)]
+
+
+def _opens_thinking(prompt: Any) -> bool:
+    return isinstance(prompt, str) and any(prompt.rstrip().endswith(f"<{tag}>") for tag in THOUGHTS)

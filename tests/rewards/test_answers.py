@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from grpodyn.rewards.answers import MARKS, candidates, marked_answers
+from grpodyn.rewards.thinking import answer_part
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (r"\boxed{12}", ["12"]),
+        (r"so $\boxed{\frac{1}{2}}$.", [r"\frac{1}{2}"]),
+        (r"\boxed{1} and \boxed{2}", ["1", "2"]),
+        (r"\boxed{1", []),
+        ("<answer> 12 </answer>", ["12"]),
+        ("<answer>1</answer><answer>2</answer>", ["1", "2"]),
+        ("<answer>1", []),
+        (r"<answer>\boxed{12}</answer>", ["12"]),
+        ("48/2 = 24\n#### 1,234", ["1,234"]),
+        ("# 5\n#### 7", ["7"]),
+        ("The answer is 12.", ["12"]),
+        ("The answer is 3.5. Good.", ["3.5"]),
+        ("The answer is: $1,234", ["$1,234"]),
+        ("Final Answer: 12\nBye", ["12"]),
+        ("**Final answer:** 12", ["12"]),
+        ("**Final answer: 12**", ["12"]),
+        ("the correct answer is (C).", ["(C"]),
+        ("Answer: C", ["C"]),
+        (r"The answer is \boxed{5}.", ["5"]),
+        ("I have no answer to give.", []),
+        ("", []),
+    ],
+)
+def test_marks(text: str, found: list[str]) -> None:
+    assert marked_answers(text) == found
+
+
+def test_only_the_marks_that_are_asked_for() -> None:
+    assert marked_answers(r"The answer is 5. \boxed{6}", ["boxed"]) == ["6"]
+
+
+def test_what_counts_of_several_and_of_none() -> None:
+    text = "#### 1\n#### 2\n#### 3"
+    assert candidates(text, MARKS, "agree", "whole") == ["1", "2", "3"]
+    assert candidates(text, MARKS, "first", "whole") == ["1"]
+    assert candidates(text, MARKS, "last", "whole") == ["3"]
+    assert candidates(" 7 ", MARKS, "agree", "whole") == ["7"]
+    assert candidates("", MARKS, "agree", "whole") == candidates("7", MARKS, "agree", "nothing") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "prompt", "answer"),
+    [
+        ("<think>4</think>5", "", "5"),
+        ("4</think>5", "2+3=<think>\n", "5"),
+        ("4", "2+3=<think>\n", ""),
+        ("4", "2+3=", "4"),
+        ("<think>4", "", ""),
+        ("5<think>4", "", "5"),
+        ("<think>a</think>5<think>b</think>6", "", "6"),
+        ("<reasoning>4</reasoning><answer>5</answer>", "", "<answer>5</answer>"),
+        ([{"role": "assistant", "content": "<think>4</think>5"}], [{"role": "user", "content": "2+3="}], "5"),
+    ],
+)
+def test_thinking_is_passed_over(text, prompt, answer) -> None:
+    assert answer_part(text, prompt) == answer
+
+
+@pytest.mark.parametrize(
+    "piece", ["<answer>", r"\boxed{", "the answer is ", "the answer is\n", "{", "#### ", "answer: "]
+)
+def test_no_text_takes_long(piece: str) -> None:
+    start = time.process_time()
+    marked_answers(piece * 5000)
+    assert time.process_time() - start < 2
