@@ -6,7 +6,6 @@ import math
 import multiprocessing
 import os
 import signal
-import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -18,8 +17,7 @@ from typing import Any, Protocol
 from grpodyn.ablation.records import Job, Record
 from grpodyn.errors import GrpodynError
 from grpodyn.trace.manifest import utc_now
-
-_PARENT_CHECK_SECONDS = 2.0
+from grpodyn.training.parent import watch_parent
 
 
 class Workers(Protocol):
@@ -201,10 +199,4 @@ def failed(job: Job, reason: str, seconds: float) -> Record:
 def _begin(parent: int) -> None:
     """Set up a worker: Ctrl-C is the parent's business, and without a parent there is no one to train for."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(_PARENT_CHECK_SECONDS)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    watch_parent(parent, lambda: os._exit(1))

@@ -20,7 +20,7 @@ from grpodyn.errors import EXIT_UNREADABLE, GrpodynError
 
 EXIT_CODES = "Exit codes: 0 done; 1 a finding the caller asked to fail on; 2 usage; 3 a run or file cannot be read."
 
-WORKS_ON = frozenset({"record", "ablate", "pilot", "attribute", "report"})
+WORKS_ON = frozenset({"record", "ablate", "pilot", "attribute", "report", "sweep"})
 """Commands that go on where nobody reads what they say: hours of work are not lost with a terminal."""
 
 

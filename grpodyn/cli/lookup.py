@@ -52,8 +52,25 @@ def find_run(wanted: Path) -> Path:
 
 
 def find_runs(wanted: Iterable[Path]) -> list[Path]:
-    """Return the directory of each run that is meant, in the same order."""
-    return [find_run(path) for path in wanted]
+    """Return the directory of each run that is meant, in the same order; the folder of a sweep stands for its runs.
+
+    Raises:
+        UsageError, NotARunError: as `find_run`; or a sweep has recorded nothing yet.
+        UnreadableError, SchemaError: the index of a sweep cannot be read.
+    """
+    return [run for path in wanted for run in _runs_meant(path)]
+
+
+def _runs_meant(wanted: Path) -> list[Path]:
+    from grpodyn.studies.index import is_sweep, recorded_runs
+
+    for folder in (wanted, RUNS / wanted):
+        if is_sweep(folder) and not (wanted.exists() and folder != wanted):
+            runs = recorded_runs(folder)
+            if not runs:
+                raise NotARunError(f"the sweep in {folder} has recorded no run yet")
+            return runs
+    return [find_run(wanted)]
 
 
 def runs_in(folder: Path) -> list[Path]:

@@ -42,6 +42,7 @@ _OF: Final[Mapping[str, str]] = {
     "runs": "grpodyn.cli.schemas:RunsListed",
     "scaling-law": "scaling_law",
     "status": "grpodyn.trace.overview:Overview",
+    "sweep": "grpodyn.studies.results:SweepResult",
     "watch": "grpodyn.watching.snapshot:Snapshot",
 }
 # Lists under one key, and what an entry is.

@@ -1,1 +1,1 @@
-"""Studies: arms and seeds of run configs, trained one after another or side by side, resumable."""
+"""Studies: a run config trained in several arms over seeds, and what came of it (`grpodyn sweep`)."""

@@ -1,0 +1,117 @@
+"""The runs of a sweep as tasks of a Ray cluster: where and when each is trained is Ray's business.
+
+The sweep's folder, and what its configs name by a path, must be at one path on every machine of the cluster.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpodyn
+from grpodyn.errors import UsageError
+from grpodyn.studies.child import Child, Outcome, outcome, start
+
+_POLL_SECONDS = 0.2
+_STOP = "stop"
+
+
+def _import_ray() -> Any:
+    try:
+        import ray  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise UsageError("--on ray needs Ray, which is not installed: pip install 'grpodyn[sweep]'") from error
+    return ray
+
+
+def run_as_task(child: Child, threads: int) -> int:
+    """Train one run inside a Ray task, and return the exit code of its process.
+
+    It is stopped by files beside its log rather than by Ray's own cancelling: a cancelled task ends before the process
+    that it has started has written its checkpoint.
+    """
+    for stop in stop_files(child):
+        stop.unlink(missing_ok=True)
+    # Ray has set CUDA_VISIBLE_DEVICES for this task.
+    process = start(child, {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"})
+    urgent = [signal.SIGINT, signal.SIGINT, signal.SIGKILL]
+    waiting = list(zip(stop_files(child), urgent, strict=True))
+    while process.poll() is None:
+        while waiting and waiting[0][0].exists():
+            process.send_signal(waiting.pop(0)[1])
+        time.sleep(_POLL_SECONDS)
+    return process.returncode
+
+
+def stop_files(child: Child) -> list[Path]:
+    """Return the files that ask a run to end, the more urgent the later."""
+    return [child.log.with_suffix(f".{_STOP}{number}") for number in (1, 2, 3)]
+
+
+class RayPool:
+    """Hands every run to Ray at once, and learns from it when they have ended.
+
+    Args:
+        address: of the cluster; None starts Ray on this machine for as long as the sweep takes.
+        threads: cores that a run asks for.
+        gpus: that a run asks for.
+        at_once: how many runs at a time at most; None leaves it to Ray.
+
+    Raises:
+        UsageError: Ray is not installed, or the cluster cannot be reached.
+    """
+
+    def __init__(self, address: str | None, threads: int, gpus: int, at_once: int | None) -> None:
+        self._ray = _import_ray()
+        try:
+            self._ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise UsageError(f"Ray cannot be reached at {address}: {' '.join(str(error).split())}") from error
+        self._threads = threads
+        self._at_once = at_once
+        # max_retries=0: a run that dies is reported; the next start of the sweep goes on with it.
+        options = {"num_cpus": threads, "num_gpus": gpus, "max_retries": 0, "name": f"grpodyn {grpodyn.__version__}"}
+        self._task = self._ray.remote(**options)(run_as_task)
+        self._running: dict[Any, Child] = {}
+        self._asked: dict[str, int] = {}
+
+    @property
+    def free(self) -> int:
+        """Ray queues what it has no room for."""
+        return 1 if self._at_once is None else self._at_once - len(self._running)
+
+    def submit(self, child: Child) -> None:
+        """Hand a run to Ray."""
+        self._running[self._task.remote(child, self._threads)] = child
+
+    def ended(self, seconds: float) -> Iterator[tuple[Child, Outcome]]:
+        """Wait for runs to end."""
+        done, _ = self._ray.wait(list(self._running), num_returns=1, timeout=seconds)
+        for reference in done:
+            child = self._running.pop(reference)
+            asked = self._asked.pop(child.name, 0) > 0
+            try:
+                code = self._ray.get(reference)
+            except self._ray.exceptions.RayError as error:
+                reason = " ".join(str(error).split())
+                yield child, Outcome("interrupted") if asked else Outcome("failed", f"Ray: {reason}")
+                continue
+            for stop in stop_files(child):
+                stop.unlink(missing_ok=True)
+            yield child, outcome(child, code, asked)
+
+    def interrupt(self) -> None:
+        """Ask every run to end; what Ray has not started yet is taken back."""
+        for reference, child in self._running.items():
+            asked = self._asked[child.name] = self._asked.get(child.name, 0) + 1
+            child.log.parent.mkdir(parents=True, exist_ok=True)
+            if not child.log.exists():
+                self._ray.cancel(reference)
+            stop_files(child)[min(asked, 3) - 1].touch()
+
+    def close(self) -> None:
+        """Let go of the cluster; a local one ends."""
+        self._ray.shutdown()
