@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 DEMO   ?= runs/demo-$(shell date +%Y%m%d-%H%M%S)
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo picture test test-fast check format clean
+.PHONY: demo picture docs test test-fast check format clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +31,10 @@ picture:
 	rm -rf runs/picture
 	$(MAKE) demo DEMO=runs/picture
 	cp runs/picture/report/figures/all-overview.png docs/figures/overview.png
+
+# The docs as a site in build/site; a broken link ends it.
+docs: $(INSTALLED)
+	$(BIN)/python -m mkdocs build --strict
 
 test: check $(INSTALLED)
 	$(BIN)/python -m pytest
