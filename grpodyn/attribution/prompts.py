@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from grpodyn import tasks
 from grpodyn.errors import ConfigError, UsageError
-from grpodyn.tasks import Examples
+from grpodyn.tasks import Examples, Task
 
 CHOOSE, CONFIRM = "choose", "confirm"
 
@@ -38,11 +37,11 @@ def digest(examples: Examples) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def of_task(name: str, split: str, count: int) -> HeldOutPrompts:
+def of_task(task: Task, split: str, count: int) -> HeldOutPrompts:
     """Return the prompts of a task of this package.
 
     Args:
-        name: the task.
+        task: the task.
         split: what the parts are chosen on.
         count: at most so many prompts of each set.
 
@@ -55,9 +54,8 @@ def of_task(name: str, split: str, count: int) -> HeldOutPrompts:
             "chosen, and "
             "`report` is kept for the comparison of trained adapters"
         )
-    task = tasks.task(name)
     found = HeldOutPrompts(
-        _distinct(task.split(split)).head(count), _distinct(task.split(CONFIRM)).head(count), f"task {name}"
+        _distinct(task.split(split)).head(count), _distinct(task.split(CONFIRM)).head(count), f"task {task.name}"
     )
     others = {other: task.split(other).prompts for other in ("train", "report")}
     check_apart({split: found.choose.prompts, CONFIRM: found.confirm.prompts, **others})

@@ -111,13 +111,14 @@ def _prompts(request: Request, config: RunConfig | None) -> HeldOutPrompts:
         examples = from_file(request.prompts_file)
         return divided(examples, request.prompts, str(request.prompts_file), {"train": trained_on})
     if request.task is not None:
-        return of_task(request.task, request.split, request.prompts)
+        return of_task(tasks.task(request.task), request.split, request.prompts)
     if config is None:
         raise UsageError(
             f"{request.run} was recorded by a script of its own and names no task; give --task or --prompts-file"
         )
-    if config.task.name is not None:
-        return of_task(config.task.name, request.split, request.prompts)
+    made = data.text_task(config.task)
+    if made is not None:
+        return of_task(made, request.split, request.prompts)
     return _of_dataset(request, config.task, trained_on)
 
 
@@ -136,8 +137,6 @@ def _of_dataset(request: Request, task: TaskConfig, trained_on: Sequence[str]) -
 def _trained_on(config: RunConfig | None) -> Sequence[str]:
     if config is None:
         return ()
-    if config.task.name is not None:
-        return tasks.task(config.task.name).split(config.task.split).prompts
     return [prompt for prompt in data.train_prompts(config.task)["prompt"] if isinstance(prompt, str)]
 
 

@@ -26,7 +26,7 @@ def split_all(answers: Mapping[str, str]) -> dict[Split, Examples]:
     {'train': 66, 'choose': 7, 'confirm': 4, 'report': 4}
     """
     members: dict[Split, list[str]] = {split: [] for split in SPLITS}
-    for prompt in sorted(answers, key=_hash_order):
+    for prompt in sorted(answers, key=hash_order):
         members[split_of(prompt)].append(prompt)
     return {
         split: Examples(tuple(prompts), tuple(answers[prompt] for prompt in prompts))
@@ -34,5 +34,6 @@ def split_all(answers: Mapping[str, str]) -> dict[Split, Examples]:
     }
 
 
-def _hash_order(prompt: str) -> str:
+def hash_order(prompt: str) -> str:
+    """Return what prompts are sorted by: nothing but the prompt decides it, and it says nothing of the split."""
     return hashlib.sha256(f"order:{prompt}".encode()).hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import datasets
@@ -10,10 +9,10 @@ import datasets
 from grpodyn import tasks
 from grpodyn.config.run import TaskConfig
 from grpodyn.errors import ConfigError, did_you_mean
-from grpodyn.tasks import Examples
-
-# File endings that `datasets` reads without code from the dataset, by the name of its builder.
-_BUILDERS = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
+from grpodyn.tasks import Examples, Task
+from grpodyn.tasks.plain import PlainRows
+from grpodyn.tasks.presented import PLACE, Presented, present
+from grpodyn.tasks.source import Source
 
 
 def train_prompts(task: TaskConfig) -> datasets.Dataset:
@@ -23,15 +22,13 @@ def train_prompts(task: TaskConfig) -> datasets.Dataset:
         ConfigError: the dataset, its split or a column is missing, or it is empty.
         UnknownNameError: no task, or no split of the task, has that name.
     """
-    if task.name is not None:
-        data = tasks.task(task.name).to_dataset(task.split)
-    else:
-        data = _columns(_load(task, task.split), task)
+    made = task_of(task)
+    data = _columns(_source(task).load(task.split), task) if made is None else made.to_dataset(task.split)
     if task.limit is not None:
         data = data.select(range(min(task.limit, len(data))))
     if len(data) == 0:
         raise ConfigError(f"the split {task.split!r} of {_name(task)!r} holds no prompts")
-    return data
+    return data.map(_conversation(task)) if task.chat else data
 
 
 def held_out(task: TaskConfig, split: str, prompts: int) -> Examples:
@@ -43,9 +40,10 @@ def held_out(task: TaskConfig, split: str, prompts: int) -> Examples:
     """
     if split == task.split:
         raise ConfigError(f"evaluate.split is {split!r}, which is trained on; name a split that is held out")
-    if task.name is not None:
-        return tasks.task(task.name).split(split).head(prompts)
-    data = _columns(_load(task, split), task)
+    made = text_task(task)
+    if made is not None:
+        return made.split(split).head(prompts)
+    data = _columns(_source(task).load(split), task)
     data = data.select(range(min(prompts, len(data))))
     if task.answer is None:
         raise ConfigError("evaluate needs the right answers: set task.answer to their column, or evaluate to null")
@@ -60,6 +58,38 @@ def held_out(task: TaskConfig, split: str, prompts: int) -> Examples:
     return Examples(tuple(texts["prompt"]), tuple(texts["answer"]))
 
 
+def task_of(task: TaskConfig) -> Task | None:
+    """Return the task of a config, its prompts in their template; None for a dataset with splits of its own.
+
+    Raises:
+        ConfigError: a dataset or a column is missing, or an option is wrong.
+        UnknownNameError: there is no such task.
+    """
+    source = _source(task) if task.dataset is not None else None
+    if task.name is not None:
+        made: Any = tasks.task(task.name, task.options, source)
+    elif task.splits == "hash":
+        made = PlainRows({"prompt": task.prompt, "answer": task.answer, "columns": dict(task.columns)}, source)
+    else:
+        return None
+    template = task.template or getattr(made, "template", PLACE)
+    return made if template == PLACE else Presented(made, template)
+
+
+def text_task(task: TaskConfig) -> Task | None:
+    """Return `task_of`, for what needs prompts that are text.
+
+    Raises:
+        ConfigError, UnknownNameError: as `task_of`; or prompts are conversations.
+    """
+    if task.chat:
+        raise ConfigError(
+            "the exact held-out accuracy needs text in `task.prompt`, and task.chat makes conversations of it; "
+            "set evaluate to null"
+        )
+    return task_of(task)
+
+
 def describe(task: TaskConfig) -> dict[str, Any]:
     """Return what the manifest says of where the prompts come from; the recorder adds size and fingerprint."""
     return {"name": _name(task), "subset": task.subset, "revision": task.revision, "split": task.split}
@@ -69,36 +99,35 @@ def _name(task: TaskConfig) -> str:
     return task.name or task.dataset or ""
 
 
-def _load(task: TaskConfig, split: str) -> datasets.Dataset:
-    source = str(task.dataset)
-    file = Path(source).expanduser()
-    builder = _BUILDERS.get(file.suffix.lower())
-    if builder is not None and not file.is_file():
-        raise ConfigError(f"task.dataset {source!r}: there is no such file")
-    try:
-        if builder is not None:
-            # A file has one split; which part of it is asked for is said as in `train[:90%]`.
-            return datasets.load_dataset(builder, data_files={"train": str(file)}, split=split)
-        return datasets.load_dataset(source, task.subset, revision=task.revision, split=split)
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ConfigError(
-            f"task.dataset {source!r} (split {split!r}) cannot be loaded: {reason}; give a hub name, or a "
-            f"{', '.join(_BUILDERS)} file"
-        ) from error
+def _source(task: TaskConfig) -> Source:
+    return Source(str(task.dataset), task.subset, task.revision)
+
+
+def _conversation(task: TaskConfig) -> Any:
+    before = [] if task.system is None else [{"role": "system", "content": task.system}]
+
+    def wrapped(row: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(row["prompt"], str):
+            raise ConfigError("task.chat makes messages of text, and the prompts are messages already; set it to false")
+        return {"prompt": [*before, {"role": "user", "content": row["prompt"]}]}
+
+    return wrapped
 
 
 def _columns(data: datasets.Dataset, task: TaskConfig) -> datasets.Dataset:
     """Return the data with the columns that the task names as `prompt` and `answer`; the others keep their names."""
-    wanted = {column: name for name, column in (("prompt", task.prompt), ("answer", task.answer)) if column is not None}
+    keys = {"prompt": task.prompt, "answer": task.answer, **task.columns}
+    wanted = {column: name for name, column in keys.items() if column is not None}
     for column, name in wanted.items():
         if column not in data.column_names:
+            key = f"columns.{name}" if name in task.columns else name
             raise ConfigError(
-                f"task.{name} is {column!r}, but the dataset {_name(task)!r} has no such column"
+                f"task.{key} is {column!r}, but the dataset {_name(task)!r} has no such column"
                 f"{did_you_mean(column, data.column_names)} (it has: {', '.join(data.column_names)})"
             )
     shadowed = [name for name in wanted.values() if name in data.column_names and name not in wanted]
     data = data.remove_columns(shadowed).rename_columns({old: new for old, new in wanted.items() if old != new})
-    if task.chat:
-        data = data.map(lambda row: {"prompt": [{"role": "user", "content": row["prompt"]}]})
-    return data
+    if task.template is None:
+        return data
+    template = task.template
+    return data.map(lambda row: {"prompt": present(row["prompt"], template)})

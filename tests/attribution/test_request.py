@@ -23,7 +23,7 @@ from grpodyn.attribution.vllm_engine import VllmSamples, engine
 from grpodyn.cli.app import build
 from grpodyn.errors import ConfigError, MissingDataError, UnreadableError, UsageError
 from grpodyn.rewards.exact_match import exact_match
-from grpodyn.tasks import Examples
+from grpodyn.tasks import Examples, task
 from grpodyn.trace.manifest import Manifest
 from grpodyn.trace.writer import TraceWriter
 from tests.schema import must_fit
@@ -313,13 +313,13 @@ def from_lines(count: int, start: int = 0) -> Examples:
 
 
 def test_a_task_gives_choose_and_confirm_and_nothing_else() -> None:
-    found = of_task("arithmetic_format", "choose", 100)
+    found = of_task(task("arithmetic_format"), "choose", 100)
     assert len(found.choose) == len(found.confirm) == 100
     assert not set(found.choose.prompts) & set(found.confirm.prompts)
     assert found.digests()["choose"]["sha256"] != found.digests()["confirm"]["sha256"]
     for split in ("train", "confirm", "report"):
         with pytest.raises(UsageError, match=f"--split {split}"):
-            of_task("arithmetic_format", split, 100)
+            of_task(task("arithmetic_format"), split, 100)
 
 
 def test_prompts_of_a_file_are_divided_by_hash_and_each_counts_once(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grpodyn.errors import UnknownNameError
-from grpodyn.tasks import SPLITS, Examples, Task, task, task_names
+from grpodyn.tasks import SPLITS, Examples, Task, task, task_names, word_for_word
 from grpodyn.tasks.arithmetic_format import WANTED, AnswerFormat, problems
 from grpodyn.tasks.splits import split_of
 
@@ -67,7 +67,7 @@ def test_dataset_has_the_columns_that_trainers_and_rewards_read():
 
 
 def test_tasks_are_found_by_name():
-    for name in task_names():
+    for name in filter(word_for_word, task_names()):
         assert isinstance(task(name), Task)
         assert task(name).name == name
     with pytest.raises(UnknownNameError, match="did you mean 'arithmetic_format'"):
