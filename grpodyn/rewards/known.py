@@ -13,8 +13,8 @@ from grpodyn.rewards.ending import length, repetition, soft_overlong, stop
 from grpodyn.rewards.exact_match import exact_match
 from grpodyn.rewards.language import language
 from grpodyn.rewards.math_match import math_match
-from grpodyn.rewards.multiple_choice import multiple_choice, valid_choice
-from grpodyn.rewards.numeric_match import numeric, numeric_match
+from grpodyn.rewards.multiple_choice import gold_letter, multiple_choice, valid_choice
+from grpodyn.rewards.numeric_match import gold_number, numeric, numeric_match
 from grpodyn.rewards.pattern import pattern
 from grpodyn.rewards.reasoning_gym import reasoning_gym
 from grpodyn.rewards.xml import xml_format, xml_tag, xml_tags
@@ -38,6 +38,8 @@ class Known:
     high: float = 1.0
     one_of: tuple[str, ...] = ()
     """Columns of which the data must have one, beside those in the signature."""
+    readable: Callable[[Any], object] | None = None
+    """Raises a ConfigError for an `answer` that the reward cannot read."""
 
     @property
     def options(self) -> Mapping[str, inspect.Parameter]:
@@ -61,9 +63,9 @@ class Known:
 
 _ALL: Final = (
     Known(exact_match, "task"),
-    Known(numeric_match, "task"),
+    Known(numeric_match, "task", readable=gold_number),
     Known(math_match, "task"),
-    Known(multiple_choice, "task"),
+    Known(multiple_choice, "task", readable=gold_letter),
     Known(reasoning_gym, "task"),
     Known(code_tests, "task", one_of=("tests", "cases")),
     Known(code_tests_fraction, "task", one_of=("tests", "cases")),

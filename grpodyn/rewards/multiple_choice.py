@@ -53,7 +53,7 @@ def multiple_choice(
         [chosen(candidate, of) for candidate in candidates(text, marks, several, unmarked)]
         for text, of in zip(texts, offered, strict=True)
     ]
-    wanted = [_gold(letter) for letter in answer]
+    wanted = [gold_letter(letter) for letter in answer]
     return [float(bool(letters) and set(letters) == {gold}) for letters, gold in zip(given, wanted, strict=True)]
 
 
@@ -110,7 +110,12 @@ def _folded(text: str) -> str:
     return " ".join(text.casefold().split()).strip(" .*_\"'`")
 
 
-def _gold(letter: str) -> str:
+def gold_letter(letter: str) -> str:
+    """Return a right answer as an upper-case letter.
+
+    Raises:
+        ConfigError: it is none.
+    """
     plain = str(letter).strip().upper()
     if len(plain) != 1 or plain not in LETTERS:
         raise ConfigError(

@@ -6,6 +6,7 @@ Everything that can be wrong with the config is found here, before the run direc
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,19 +17,22 @@ from transformers import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from grpodyn import rewards
-from grpodyn.config.batching import batch_plan, world_size
+from grpodyn.config.batching import TRL_DEFAULTS, batch_plan, world_size
 from grpodyn.config.run import RunConfig
 from grpodyn.errors import ConfigError
 from grpodyn.evaluation.answer_scores import end_tokens
 from grpodyn.evaluation.retention import Retention
 from grpodyn.recording.recorder import Recorder
 from grpodyn.rewards import RewardContext, RewardFunction
+from grpodyn.rewards.lint import Caution, lint
 from grpodyn.tasks import Examples
-from grpodyn.training import data, loading
+from grpodyn.training import checks, data, loading
 from grpodyn.training.arguments import grpo_arguments, lora_arguments
 from grpodyn.training.checkpoints import FOLDER
 from grpodyn.training.early_stop import EarlyStop
 from grpodyn.training.retention import retention
+
+logger = logging.getLogger("grpodyn")
 
 
 @dataclass(frozen=True)
@@ -61,12 +65,16 @@ def build_trainer(
     batch_plan(config.grpo, world_size())
     arguments = grpo_arguments(config, run_dir / FOLDER)
     lora = lora_arguments(config)
+    reward_functions(config)  # a name that does not exist is found before anything is loaded
     prompts = data.train_prompts(config.task)
     held_out = None
     if config.evaluate is not None and config.evaluate.prompts:
         held_out = data.held_out(config.task, config.evaluate.split, config.evaluate.prompts)
-    reward_functions(config)  # a name that does not exist is found before the model is loaded
+    checks.check_columns(config, prompts)
     tokenizer = loading.load_tokenizer(config.model)
+    prompts = checks.fitting(config, prompts, tokenizer)
+    for caution in cautions(config, tokenizer):
+        logger.warning("caution: %s", caution)
     beside = retention(config, tokenizer, prompts, held_out)
     model = loading.load_model(config.model)
     recorder = Recorder(
@@ -127,6 +135,16 @@ def reward_functions(config: RunConfig, context: RewardContext | None = None) ->
         ConfigError, UnknownNameError: there is no such reward, or its options are wrong.
     """
     return [rewards.reward(reward.name, reward.options, context, reward.label) for reward in config.rewards]
+
+
+def cautions(config: RunConfig, tokenizer: Any) -> list[Caution]:
+    """Return what of a run's rewards is likely to be regretted.
+
+    Raises:
+        ConfigError, UnknownNameError: as `reward_functions`.
+    """
+    longest = int(config.grpo.get("max_completion_length") or TRL_DEFAULTS["max_completion_length"])
+    return lint(config.rewards, reward_functions(config), longest, tokenizer)
 
 
 def _watch(config: RunConfig) -> list[EarlyStop]:

@@ -72,7 +72,7 @@ def task_of(task: TaskConfig) -> Task | None:
         made = PlainRows({"prompt": task.prompt, "answer": task.answer, "columns": dict(task.columns)}, source)
     else:
         return None
-    template = task.template or getattr(made, "template", PLACE)
+    template: str = task.template or getattr(made, "template", PLACE)
     return made if template == PLACE else Presented(made, template)
 
 

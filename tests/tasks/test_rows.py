@@ -125,7 +125,7 @@ def test_puzzles_of_reasoning_gym_are_judged_by_their_generator() -> None:
     assert given[0] == 1.0 > given[1]
     with pytest.raises(UnknownNameError, match="did you mean 'chain_sum'"):
         task("reasoning_gym", {"generator": "chain_sun"}).split("train")
-    with pytest.raises(ConfigError, match="refuses task.options.settings"):
+    with pytest.raises(ConfigError, match=r"refuses task\.options\.settings"):
         task("reasoning_gym", {"generator": "chain_sum", "settings": {"max_terms": 0}}).split("train")
 
 
