@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
+import inspect
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -72,11 +72,25 @@ def reward(
         raise UnknownNameError.among("reward", name, [*KNOWN, "module:function"])
     if not given and label is None:
         return function
-    bound = functools.partial(function, **given)
-    # TRL and the recorder call a reward by the name of its function.
-    named = cast(Any, bound)
-    named.__name__ = label or getattr(function, "__name__", name)
-    return bound
+    kind = _AwaitedBound if inspect.iscoroutinefunction(function) else _Bound
+    return kind(function, given, label or getattr(function, "__name__", name))
+
+
+class _Bound:
+    """A reward with its options. TRL names a `functools.partial` by what is inside, whatever it is called itself."""
+
+    def __init__(self, function: RewardFunction, options: Mapping[str, Any], name: str) -> None:
+        self.func, self.options, self.__name__ = function, dict(options), name
+
+    def __call__(self, *args: Any, **columns: Any) -> Any:
+        return self.func(*args, **columns | self.options)
+
+
+class _AwaitedBound(_Bound):
+    """The same of a function that is awaited."""
+
+    async def __call__(self, *args: Any, **columns: Any) -> Any:
+        return await cast(Any, self.func)(*args, **columns | self.options)
 
 
 def _check(name: str, known: Known, options: Mapping[str, Any]) -> None:
