@@ -32,6 +32,9 @@ KINDS = {
     "a44": "experts stored as one tensor",
     "a45": "tied embeddings",
     "a48": "names that two classes do not share",
+    "a51": "views that drown in tensors and steps",
+    "a52": "plotting without a display",
+    "a53": "skills that training cost",
 }
 
 

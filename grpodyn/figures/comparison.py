@@ -7,7 +7,7 @@ from typing import Any
 
 from grpodyn.figures.drawn import Drawn, Width, sheet
 from grpodyn.figures.style import FAINT, INK, colour, dash, marker, styled
-from grpodyn.figures.text import label, listed, number, steps_axis, undefined
+from grpodyn.figures.text import counted, label, listed, number, steps_axis, undefined
 
 MOST_ARMS = 7
 
@@ -74,7 +74,8 @@ def arms(found: Any, width: Width = "page") -> Drawn:
         f"{name} {number(row.accuracy.value)} ({number(row.accuracy.low)} to {number(row.accuracy.high)})"
         for name, row in zip(names, rows, strict=True)
     ]
-    alt = f"Held-out accuracy of {len(rows)} arms over their seeds: {listed(told, 8) or 'none yet'}. {found.verdict}"
+    arms_told = f"{counted(len(rows), 'arm')} over their seeds: {listed(told, 8) or 'none yet'}"
+    alt = f"Held-out accuracy of {arms_told}. {found.verdict}"
     return Drawn(figure, "arms", "Adapters trained against each other", alt)
 
 
@@ -93,7 +94,9 @@ def _describe(bands: Any, metric: str) -> str:
     for band in bands:
         last = band.values[-1]
         interval = (
-            "" if math.isnan(last.low) else f" ({number(last.low)} to {number(last.high)} over {len(band.runs)} runs)"
+            ""
+            if math.isnan(last.low)
+            else f" ({number(last.low)} to {number(last.high)} over {counted(len(band.runs), 'run')})"
         )
         ends.append(f"{band.arm} {number(last.value)}{interval}")
     more = f" The first {MOST_ARMS} of {len(bands)} are drawn." if len(bands) > MOST_ARMS else ""

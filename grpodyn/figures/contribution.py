@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from grpodyn.figures.drawn import WIDTHS, Drawn, Width, sheet
 from grpodyn.figures.layers import height, layer_axis
 from grpodyn.figures.style import FAINT, SEQUENTIAL, colour, styled
-from grpodyn.figures.text import label, listed, number, per_cent, share
+from grpodyn.figures.text import counted, label, listed, number, per_cent, share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,8 +148,8 @@ def _describe(
     run: str,
 ) -> str:
     said = [
-        f"Net displacement of {run}, {len(by_layer)} layers by {len(by_module)} module types. Most movement by layer: "
-        f"{_most(by_layer)}; by module type: {_most(by_module)}."
+        f"Net displacement of {run}, {counted(len(by_layer), 'layer')} by {counted(len(by_module), 'module type')}. "
+        f"Most movement by layer: {_most(by_layer)}; by module type: {_most(by_module)}."
     ]
     if attribution is None:
         return f"{said[0]} Contribution was not tested, so nothing is said about it."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,8 +99,9 @@ def dead_groups(found: Any, width: Width = "page") -> Drawn:
     axes.set_xlabel("group size G")
     axes.set_ylabel("share of groups")
     per_cent(axes.yaxis)
-    axes.legend(loc="best")
-    return Drawn(figure, "dead_groups", f"Dead groups against group size, {label(found.run_id)}", _sizes(found, rows))
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3 if width == "page" else 2)
+    run = label(Path(found.path).name)
+    return Drawn(figure, "dead_groups", f"Dead groups against group size, {run}", _sizes(found, rows))
 
 
 def _outcomes(found: Any) -> str:

@@ -10,7 +10,7 @@ from matplotlib.colors import LogNorm, Normalize
 
 from grpodyn.figures.drawn import Drawn, Width, sheet
 from grpodyn.figures.style import FAINT, INK, SEQUENTIAL, styled
-from grpodyn.figures.text import label, listed, number, plain_numbers, steps_axis
+from grpodyn.figures.text import counted, label, listed, number, plain_numbers, steps_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,8 +116,9 @@ def describe(found: Any, title: str, run: str) -> str:
     most = [f"layer {found.layers[i]} ({number(mean[i])})" for i in order[: min(3, np.isfinite(mean).sum())]]
     least = order[: np.isfinite(mean).sum()][-1]
     return (
-        f"{title} of {run}, {len(found.layers)} layers, steps {found.steps[0]} to {found.steps[-1]}. Largest on "
-        f"average over the run: {listed(most)}; smallest: layer {found.layers[least]} ({number(mean[least])}). At the "
+        f"{title} of {run}, {counted(len(found.layers), 'layer')}, steps {found.steps[0]} to {found.steps[-1]}. "
+        f"Largest on average over the run: {listed(most)}; "
+        f"smallest: layer {found.layers[least]} ({number(mean[least])}). At the "
         f"end between {number(_extreme(last, np.min))} and {number(_extreme(last, np.max))}."
     )
 

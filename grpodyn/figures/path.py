@@ -12,7 +12,7 @@ from matplotlib.colors import Normalize
 
 from grpodyn.figures.drawn import Drawn, Width, sheet
 from grpodyn.figures.style import FAINT, SEQUENTIAL, styled
-from grpodyn.figures.text import label, listed, number, plain_numbers
+from grpodyn.figures.text import counted, label, listed, number, plain_numbers
 
 _MOST_POINTS = 120
 
@@ -62,12 +62,12 @@ def _short(name: str) -> str:
 def _describe(found: Any, ways: Any) -> str:
     known = [(way.coherence[-1], way) for way in ways if math.isfinite(way.coherence[-1])]
     if not known:
-        return f"Path length against displacement of {len(ways)} layers: no finite value at the end."
+        return f"Path length against displacement of {counted(len(ways), 'layer')}: no finite value at the end."
     known.sort(key=lambda pair: -pair[0])
     most, least = known[0], known[-1]
     return (
-        f"Displacement against path length of {len(ways)} layers up to step {found.steps[-1]}. Displacement over path "
-        f"at the end, 1 being a straight line: {listed([f'{number(most[0])} in {most[1].name}'])} at most, "
+        f"Displacement against path length of {counted(len(ways), 'layer')} up to step {found.steps[-1]}. Displacement "
+        f"over path at the end, 1 being a straight line: {listed([f'{number(most[0])} in {most[1].name}'])} at most, "
         f"{number(least[0])} in {least[1].name} at least; a walk at random would give about "
         f"{number(1 / math.sqrt(max(found.steps[-1], 1)))}."
     )

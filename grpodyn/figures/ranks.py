@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from grpodyn.figures.drawn import Drawn, Width, sheet
 from grpodyn.figures.style import FAINT, colour, dash, marker, styled
-from grpodyn.figures.text import label, listed, number, plain_numbers, steps_axis
+from grpodyn.figures.text import counted, label, listed, number, plain_numbers, steps_axis
 
 _TITLES = {
     "effective_rank": "effective rank",
@@ -103,7 +103,7 @@ def _describe(course: Any) -> str:
         for one in found
     ]
     return (
-        f"Ranks of the displacement of {course.run} at {len(course.steps)} sweeps, the last at step "
+        f"Ranks of the displacement of {course.run} at {counted(len(course.steps), 'sweep')}, the last at step "
         f"{course.steps[-1]}. Effective rank there, median over matrices: {listed(told, 7) or 'unknown'}."
     )
 

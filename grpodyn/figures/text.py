@@ -62,6 +62,15 @@ def share(value: float) -> str:
     return "unknown" if math.isnan(value) else f"{100 * value:.0f} %"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return how many there are of something.
+
+    >>> counted(1, "layer"), counted(0, "run"), counted(1200, "prompt")
+    ('1 layer', '0 runs', '1,200 prompts')
+    """
+    return f"{count:,} {noun if count == 1 else noun + 's'}"
+
+
 def listed(parts: Sequence[str], most: int = 4) -> str:
     """Return parts as an enumeration, cut after `most`.
 

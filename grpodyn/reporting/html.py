@@ -10,7 +10,7 @@ from typing import Any
 
 import jinja2
 import mistune
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 import grpodyn
 from grpodyn.reporting.gathering import Section
@@ -35,6 +35,7 @@ def render(title: str, runs: Sequence[Any], sections: Sequence[Section], left_ou
     )  # fmt: skip
     environment.filters["prose"] = _prose
     environment.filters["data_uri"] = _data_uri
+    environment.filters["told"] = _told
     environment.globals["style"] = Markup(_template("style.css"))  # noqa: S704  # our own file
     return environment.get_template("report.html.j2").render(
         title=title,
@@ -79,6 +80,16 @@ def _prose(text: str) -> Markup:
     """Return Markdown of a notebook's own cells as HTML, one heading level down; HTML in it stays text."""
     deeper = "\n".join(f"#{line}" if line.startswith("#") else line for line in text.splitlines())
     return Markup(_MARKDOWN(deeper))  # noqa: S704  # made with `escape`
+
+
+def _told(text: str) -> Markup:
+    """Return a sentence as HTML: what stands between backticks is code, and everything is text."""
+    parts = str(text).split("`")
+    if len(parts) % 2 == 0:
+        return escape(text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if i % 2 else escape(part) for i, part in enumerate(parts)
+    )
 
 
 _MARKDOWN = mistune.create_markdown(escape=True)

@@ -132,7 +132,7 @@ def test_arms_with_their_intervals_and_without_results() -> None:
         verdict = "not separable"
 
     drawn = figures.arms(Ablation)
-    assert "1 arms over their seeds: all-linear 0.9 (0.88 to 0.92)" in drawn.alt
+    assert "1 arm over their seeds: all-linear 0.9 (0.88 to 0.92)" in drawn.alt
     Ablation.arms = (arm("all-linear", float("nan")),)
     assert "none yet" in figures.arms(Ablation).alt
 
@@ -203,7 +203,7 @@ def test_the_first_three_colours_are_told_apart_by_colour_blind_readers(matrix: 
     assert min(distances) > 15, distances
 
 
-def test_a_headless_machine_with_a_backend_that_needs_a_display() -> None:
+def test_a52_a_headless_machine_with_a_backend_that_needs_a_display() -> None:
     code = (
         "from grpodyn import figures\n"
         "from types import SimpleNamespace as N\n"
@@ -218,3 +218,19 @@ def test_a_headless_machine_with_a_backend_that_needs_a_display() -> None:
     assert done.returncode == 0, done.stderr
     assert "15 %" in done.stdout
     assert "True" in done.stdout
+
+
+def test_a51_a_long_run_is_drawn_in_no_more_space_than_a_short_one(tmp_path: Path) -> None:
+    sizes = []
+    for steps in (120, 1200):
+        run = write_whole_run(tmp_path / str(steps), layers=4, steps=steps)
+        drawn = [
+            figures.relative_update(registry.analysis("layer_dynamics").run(run)),
+            figures.path_and_displacement(registry.analysis("path_and_displacement").run(run)),
+            figures.group_outcomes(registry.analysis("group_outcomes").run(run)),
+            figures.recorder_cost(registry.analysis("recorder_cost").run(run)),
+        ]
+        sizes.append([len(one.svg()) for one in drawn])
+    short, long = sizes
+    # Ten times the steps; what is drawn is cut into parts, whose number has a bound.
+    assert all(after < 2.5 * before for before, after in zip(short, long, strict=True)), sizes

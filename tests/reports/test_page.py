@@ -88,6 +88,12 @@ def test_text_out_of_a_run_stays_text(page: str) -> None:
     assert [image["src"] for image in tags.of("img") if not str(image["src"]).startswith("data:")] == []
 
 
+def test_backticks_are_code_and_what_is_in_them_is_text(run: Run) -> None:
+    told = render("r", [run], [section(Sentence("set `<b>`, or `a"), Sentence("`ablate` does it"))], [])
+    assert "set `&lt;b&gt;`, or `a" in told, "an odd number is no pair"
+    assert "<p><code>ablate</code> does it</p>" in told
+
+
 def test_nothing_is_fetched_and_nothing_runs(page: str) -> None:
     tags = Tags(page)
     for tag, attributes in tags.tags:

@@ -18,6 +18,7 @@ from grpodyn.errors import NotARunError, UsageError
 from grpodyn.reporting.report import MOST_RUNS, PAGE, write_report
 from grpodyn.trace.manifest import Manifest
 from grpodyn.trace.writer import TraceWriter
+from tests.schema import must_fit
 from tests.simulation.whole_run import write_whole_run
 
 HOSTILE = "<script>alert(1)</script>"
@@ -120,7 +121,7 @@ def test_runs_that_are_not_whole(tmp_path: Path, write: Callable[[Path], None], 
 
 
 @pytest.mark.slow
-def test_without_display_home_or_a_friendly_backend(tmp_path: Path) -> None:
+def test_a52_without_display_home_or_a_friendly_backend(tmp_path: Path) -> None:
     run = write_whole_run(tmp_path / "ein lauf ä", layers=2, steps=12)
     environment = {key: value for key, value in os.environ.items() if key not in ("DISPLAY", "WAYLAND_DISPLAY")}
     # Nothing can be made under /proc, not even by root: a home that cannot be written.
@@ -129,6 +130,7 @@ def test_without_display_home_or_a_friendly_backend(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     written = json.loads(done.stdout)
+    must_fit("report", written)
     assert Path(written["page"]).name == PAGE
     assert (tmp_path / "ein lauf ä-report" / PAGE).is_file()
 

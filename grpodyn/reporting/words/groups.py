@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from grpodyn.figures.text import counted
 from grpodyn.reporting.blocks import Block, Command, Sentence, Table, Verdict
 from grpodyn.reporting.numbers import percent, shown
 
@@ -54,9 +55,9 @@ def group_table(found: Any) -> Iterator[Block]:
     back = run.returning
     if back.prompts:
         yield Sentence(
-            f"{back.prompts:,} prompts came back: {percent(back.useful_after_all_wrong)} of {back.after_all_wrong} "
-            f"groups were useful after an all-wrong one, {percent(back.useful_after_all_right)} of "
-            f"{back.after_all_right} after an all-right one."
+            f"{counted(back.prompts, 'prompt')} came back: of {counted(back.after_all_wrong, 'group')} after "
+            f"an all-wrong one {percent(back.useful_after_all_wrong)} useful, of "
+            f"{counted(back.after_all_right, 'group')} after an all-right one {percent(back.useful_after_all_right)}."
         )
     if found.sweep.commands:
         yield Sentence("What training other sizes would tell, and re-sampling cannot:")

@@ -15,7 +15,7 @@ def advice(found: Any) -> Iterator[Block]:
     """Say which adapter to train next; `found` is an `Advice`."""
     yield Verdict(
         "Which adapter should the next run train?",
-        f"{found.verdict}.",
+        f"{found.verdict[:1].upper()}{found.verdict[1:]}.",
         "good" if found.rung > 1 else "note",
         because=(
             f"rests on rung {found.rung} of 3, {RUNG_NAMES[found.rung]}",

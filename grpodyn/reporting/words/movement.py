@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from grpodyn.figures.text import counted
 from grpodyn.reporting.blocks import Block, Sentence, Table, Verdict
 from grpodyn.reporting.numbers import percent, shown
 
@@ -64,7 +65,7 @@ def path(found: Any) -> Iterator[Block]:
 def rank_notes(found: Any) -> Iterator[Block]:
     """Say what limits the ranks; `found` is a `RankCourse`."""
     if len(found.steps) < 3:
-        yield Sentence(f"{len(found.steps)} sweeps were recorded, at steps {', '.join(map(str, found.steps))}.")
+        yield Sentence(f"{counted(len(found.steps), 'sweep')} recorded, at step {', '.join(map(str, found.steps))}.")
     for note in found.notes:
         yield Sentence(note)
 

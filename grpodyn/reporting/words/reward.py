@@ -7,6 +7,7 @@ from typing import Any
 
 from grpodyn.diagnosis import patches
 from grpodyn.diagnosis.rule import rules
+from grpodyn.figures.text import counted
 from grpodyn.reporting.blocks import Block, Level, Sentence, Table, Verdict
 from grpodyn.reporting.numbers import ranged, shown
 
@@ -28,7 +29,7 @@ def forecast(course: Any) -> Block:
     more = []
     if found.level is not None:
         more.append(f"now {ranged(found.level)}")
-    if found.final is not None and course.ahead is not None:
+    if found.final is not None and course.ahead is not None and found.last_step < (found.max_steps or 0):
         more.append(f"{ranged(found.final)} expected at step {found.max_steps}")
     if found.saving is not None and found.stop_step is not None:
         more.append(f"less than {shown(found.epsilon)} is left to gain from step {found.stop_step} on")
@@ -90,14 +91,14 @@ def _found(found: Any) -> str:
     if not found.checked:
         return "That cannot be told: no rule could be checked."
     if not found.findings:
-        return f"Nothing was found by the {len(found.checked)} rules that could be checked."
+        return f"Nothing was found by the {counted(len(found.checked), 'rule')} that could be checked."
     titles = [
         f"{rules()[one.id].title} ({one.severity}{_since(one.onset_step)})"
         for one in found.findings
         if one.severity != "info"
     ]
     if not titles:
-        return f"No fault; {len(found.findings)} things worth knowing stand below."
+        return f"No fault; {counted(len(found.findings), 'thing')} worth knowing: see below."
     return f"{'; '.join(titles)}."
 
 

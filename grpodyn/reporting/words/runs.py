@@ -42,7 +42,10 @@ def record(found: Any) -> Iterator[Block]:
 def cost(found: Any) -> Block:
     """Say what recording cost; `found` is a `RecordingCost`."""
     share = shown(100 * found.share, ".2g")
-    answer = f"{shown(found.total_recorder)} CPU seconds beside {shown(found.total_steps)} s of training: {share} %."
+    # Not 2.47e+03: these are read, not computed with.
+    beside = shown(found.total_steps, ",.0f" if found.total_steps >= 100 else ".3g")
+    spent = shown(found.total_recorder, ",.0f" if found.total_recorder >= 100 else ".3g")
+    answer = f"{spent} CPU seconds beside {beside} s of training: {share} %."
     return Verdict("What did recording cost?", answer, "unknown" if math.isnan(found.share) else "good")
 
 
