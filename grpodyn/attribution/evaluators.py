@@ -19,7 +19,7 @@ from grpodyn.errors import ConfigError
 from grpodyn.evaluation import score_answers
 from grpodyn.evaluation.answer_scores import end_tokens
 from grpodyn.naming.canonical import canonical_name
-from grpodyn.rewards.catalogue import RewardFunction
+from grpodyn.rewards import RewardFunction
 from grpodyn.tasks import Examples
 
 MIN_SAMPLES = 4

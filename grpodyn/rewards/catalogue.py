@@ -73,7 +73,7 @@ def reward(
     if not given and label is None:
         return function
     kind = _AwaitedBound if inspect.iscoroutinefunction(function) else _Bound
-    return kind(function, given, label or getattr(function, "__name__", name))
+    return kind(function, given, label or str(getattr(function, "__name__", name)))
 
 
 class _Bound:

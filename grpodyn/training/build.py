@@ -16,15 +16,13 @@ from peft import LoraConfig
 from transformers import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from grpodyn import rewards
-from grpodyn.config.batching import TRL_DEFAULTS, batch_plan, world_size
+from grpodyn.config.batching import batch_plan, world_size
 from grpodyn.config.run import RunConfig
 from grpodyn.errors import ConfigError
 from grpodyn.evaluation.answer_scores import end_tokens
 from grpodyn.evaluation.retention import Retention
 from grpodyn.recording.recorder import Recorder
-from grpodyn.rewards import RewardContext, RewardFunction
-from grpodyn.rewards.lint import Caution, lint
+from grpodyn.rewards import RewardContext
 from grpodyn.tasks import Examples
 from grpodyn.training import checks, data, loading
 from grpodyn.training.arguments import grpo_arguments, lora_arguments
@@ -65,7 +63,7 @@ def build_trainer(
     batch_plan(config.grpo, world_size())
     arguments = grpo_arguments(config, run_dir / FOLDER)
     lora = lora_arguments(config)
-    reward_functions(config)  # a name that does not exist is found before anything is loaded
+    checks.reward_functions(config)  # a name that does not exist is found before anything is loaded
     prompts = data.train_prompts(config.task)
     held_out = None
     if config.evaluate is not None and config.evaluate.prompts:
@@ -73,7 +71,7 @@ def build_trainer(
     checks.check_columns(config, prompts)
     tokenizer = loading.load_tokenizer(config.model)
     prompts = checks.fitting(config, prompts, tokenizer)
-    for caution in cautions(config, tokenizer):
+    for caution in checks.cautions(config, tokenizer):
         logger.warning("caution: %s", caution)
     beside = retention(config, tokenizer, prompts, held_out)
     model = loading.load_model(config.model)
@@ -116,7 +114,7 @@ def assemble(
         trainer = GRPOTrainer(
             model=model,
             args=arguments,
-            reward_funcs=reward_functions(config, context),
+            reward_funcs=checks.reward_functions(config, context),
             train_dataset=prompts,
             processing_class=tokenizer,
             peft_config=lora,
@@ -126,25 +124,6 @@ def assemble(
         raise ConfigError(f"TRL cannot build this run: {' '.join(str(error).split())}") from error
     trainer.remove_callback(PrinterCallback)
     return trainer
-
-
-def reward_functions(config: RunConfig, context: RewardContext | None = None) -> list[RewardFunction]:
-    """Return the rewards of a run with their options.
-
-    Raises:
-        ConfigError, UnknownNameError: there is no such reward, or its options are wrong.
-    """
-    return [rewards.reward(reward.name, reward.options, context, reward.label) for reward in config.rewards]
-
-
-def cautions(config: RunConfig, tokenizer: Any) -> list[Caution]:
-    """Return what of a run's rewards is likely to be regretted.
-
-    Raises:
-        ConfigError, UnknownNameError: as `reward_functions`.
-    """
-    longest = int(config.grpo.get("max_completion_length") or TRL_DEFAULTS["max_completion_length"])
-    return lint(config.rewards, reward_functions(config), longest, tokenizer)
 
 
 def _watch(config: RunConfig) -> list[EarlyStop]:

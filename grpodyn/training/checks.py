@@ -1,4 +1,4 @@
-"""What of a run's data can be checked before its model is loaded: columns, answers, and the length of prompts."""
+"""What of a run can be checked before its model is loaded: rewards, columns, answers, and the length of prompts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,32 @@ from typing import Any
 
 import datasets
 
+from grpodyn import rewards
 from grpodyn.config.batching import TRL_DEFAULTS
 from grpodyn.config.run import RewardConfig, RunConfig, TaskConfig
 from grpodyn.errors import ConfigError
-from grpodyn.rewards import KNOWN
+from grpodyn.rewards import KNOWN, RewardContext, RewardFunction
+from grpodyn.rewards.lint import Caution, lint
 from grpodyn.training.loading import load_architecture
+
+
+def reward_functions(config: RunConfig, context: RewardContext | None = None) -> list[RewardFunction]:
+    """Return the rewards of a run with their options.
+
+    Raises:
+        ConfigError, UnknownNameError: there is no such reward, or its options are wrong.
+    """
+    return [rewards.reward(reward.name, reward.options, context, reward.label) for reward in config.rewards]
+
+
+def cautions(config: RunConfig, tokenizer: Any) -> list[Caution]:
+    """Return what of a run's rewards is likely to be regretted.
+
+    Raises:
+        ConfigError, UnknownNameError: as `reward_functions`.
+    """
+    longest = int(config.grpo.get("max_completion_length") or TRL_DEFAULTS["max_completion_length"])
+    return lint(config.rewards, reward_functions(config), longest, tokenizer)
 
 
 def check_columns(config: RunConfig, prompts: datasets.Dataset) -> None:
@@ -47,7 +68,7 @@ def fitting(config: RunConfig, prompts: datasets.Dataset, tokenizer: Any) -> dat
     most, why = _longest(config)
     if most is None:
         return prompts
-    lengths = _lengths(prompts["prompt"], tokenizer)
+    lengths = token_counts(prompts["prompt"], tokenizer)
     too_long = [place for place, length in enumerate(lengths) if length > most]
     if not too_long:
         return prompts
@@ -104,7 +125,12 @@ def _longest(config: RunConfig) -> tuple[int | None, str]:
     return context - completion, f"the model's context of {context} less grpo.max_completion_length {completion}"
 
 
-def _lengths(prompts: Iterable[Any], tokenizer: Any) -> list[int]:
+def token_counts(prompts: Iterable[Any], tokenizer: Any) -> list[int]:
+    """Return the tokens of each prompt, a conversation as the chat template writes it.
+
+    Raises:
+        ConfigError: there is no chat template.
+    """
     texts, written = [], []
     for prompt in prompts:
         if isinstance(prompt, str):

@@ -7,7 +7,7 @@ from typing import Any
 import datasets
 
 from grpodyn import tasks
-from grpodyn.config.run import TaskConfig
+from grpodyn.config.task import TaskConfig
 from grpodyn.errors import ConfigError, did_you_mean
 from grpodyn.tasks import Examples, Task
 from grpodyn.tasks.plain import PlainRows
@@ -72,7 +72,7 @@ def task_of(task: TaskConfig) -> Task | None:
         made = PlainRows({"prompt": task.prompt, "answer": task.answer, "columns": dict(task.columns)}, source)
     else:
         return None
-    template: str = task.template or getattr(made, "template", PLACE)
+    template = task.template or str(getattr(made, "template", PLACE))
     return made if template == PLACE else Presented(made, template)
 
 
