@@ -6,7 +6,7 @@ when training starts (reading them takes the heavy imports), still before anythi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -14,22 +14,17 @@ from pydantic import Field, model_validator
 
 from grpodyn.config import overrides, yaml_text
 from grpodyn.config.record import RecordConfig
+from grpodyn.config.stages import MANAGED_KEYS, CurriculumConfig, SftConfig, StageConfig
+from grpodyn.config.task import TaskConfig as TaskConfig  # noqa: PLC0414  # belongs to what this module shows
 from grpodyn.config.validation import StrictModel, validate
 from grpodyn.embedded import defaults
 from grpodyn.evaluation import TEMPERATURES
-from grpodyn.tasks import takes_dataset, word_for_word
+from grpodyn.tasks import arithmetic_stages, word_for_word
 
 EMBEDDED = "embedded"
 """The `model.path` that stands for the model shipped with the package."""
 
-# Set by a section of the run config, so that there is one place for each.
-_MANAGED_GRPO_KEYS = {
-    "output_dir": "the run directory decides it (--run-dir)",
-    "seed": "write the top-level `seed`",
-    "reward_weights": "write `rewards: [{name: …, weight: …}]`",
-    "model_init_kwargs": "write the `model` section",
-    "trust_remote_code": "write `model.trust_remote_code`",
-}
+_MANAGED_GRPO_KEYS = {**MANAGED_KEYS, "reward_weights": "write `rewards: [{name: …, weight: …}]`"}
 
 SECRET_GRPO_KEYS = frozenset({"hub_token", "push_to_hub_token"})
 """Never written down: a run directory is handed around."""
@@ -47,72 +42,6 @@ class ModelConfig(StrictModel):
     trust_remote_code: bool = False
 
 
-class TaskConfig(StrictModel):
-    """A task of this package by `name`, or a `dataset` (hub name, or a .jsonl, .json, .parquet or .csv file).
-
-    A task that reads a data set, such as `gsm8k`, takes a `dataset` beside its `name`, in place of the published one.
-    """
-
-    name: str | None = None
-    options: dict[str, Any] = Field(default_factory=dict)
-    """Of the named task, such as the columns of its data set."""
-    dataset: str | None = None
-    subset: str | None = None
-    """Configuration of a hub dataset, such as `main` of gsm8k."""
-    revision: str | None = None
-    split: str = "train"
-    prompt: str = "prompt"
-    """Column with the prompt: text, or a list of messages."""
-    answer: str | None = "answer"
-    """Column handed to reward functions as `answer`; null if there is none. All other columns are handed on too."""
-    columns: dict[str, str] = Field(default_factory=dict)
-    """Other columns under the names that rewards read, such as `tests: test_list`."""
-    splits: Literal["own", "hash"] = "own"
-    """`hash` divides a dataset without splits of its own into train, choose, confirm and report, by its prompts."""
-    template: str | None = None
-    """Text that a prompt is put into, in place of `{prompt}`; null for the task's own."""
-    chat: bool = False
-    """Whether a text prompt is wrapped as a user's message, so that the model's chat template applies."""
-    system: str | None = None
-    """With `chat`, a system's message before it."""
-    limit: int | None = Field(default=None, ge=1)
-    """Use only the first so many prompts."""
-    max_prompt_tokens: int | None = Field(default=None, ge=1)
-    """Longest prompt; null for what the model's context leaves beside a completion."""
-    too_long: Literal["refuse", "drop"] = "refuse"
-    """What becomes of a longer one."""
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if self.name is None and self.dataset is None:
-            raise ValueError(
-                "name and dataset are both null; give the `name` of a task of this package, or a `dataset`"
-            )
-        if self.name is not None and self.dataset is not None and not takes_dataset(self.name):
-            raise ValueError(
-                f"name is {self.name!r} and dataset is {self.dataset!r}; give one of them: this task reads no data set"
-            )
-        if self.template is not None and "{prompt}" not in self.template:
-            raise ValueError(f"template is {self.template[:60]!r}, expected text with {{prompt}} in it")
-        if self.system is not None and not self.chat:
-            raise ValueError("system is a message of a conversation; set chat to true, or leave it out")
-        if self.name is not None:
-            dataset_only = ("answer", "columns", "prompt", "splits")
-            self._refuse(dataset_only, f"belong to a `dataset` alone; the task {self.name!r} has its own columns")
-            if not takes_dataset(self.name):
-                self._refuse(("revision", "subset"), f"belong to a `dataset`; the task {self.name!r} reads none")
-        else:
-            self._refuse(("options",), "belong to a named task")
-        return self
-
-    def _refuse(self, keys: Sequence[str], why: str) -> None:
-        # Compared with the default, not with what was written: a resolved config writes them all.
-        fields = type(self).model_fields
-        foreign = [key for key in keys if getattr(self, key) != fields[key].get_default(call_default_factory=True)]
-        if foreign:
-            raise ValueError(f"{', '.join(foreign)} {why}")
-
-
 class RewardConfig(StrictModel):
     """A reward function by name or as `module:function`, and its weight in the sum."""
 
@@ -127,22 +56,6 @@ class RewardConfig(StrictModel):
     def recorded_as(self) -> str:
         """The name it is recorded under."""
         return self.label or self.name.rpartition(":")[2]
-
-
-class StageConfig(StrictModel):
-    """Prompts of an earlier stage of training, or of another task, that are tested again."""
-
-    name: str = Field(min_length=1)
-    task: TaskConfig
-    split: str = "report"
-    prompts: int = Field(default=200, ge=1)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_form(cls, value: Any) -> Any:
-        if isinstance(value, dict) and isinstance(value.get("task"), str):
-            return {**value, "task": {"name": value["task"]}}
-        return value
 
 
 class EvaluateConfig(StrictModel):
@@ -200,6 +113,10 @@ class RunConfig(StrictModel):
     lora: dict[str, Any] | None = None
     """Keys of PEFT's `LoraConfig`; null trains all parameters."""
     record: RecordConfig = RecordConfig()
+    sft: SftConfig | None = None
+    """Null for GRPO alone."""
+    curriculum: CurriculumConfig | None = None
+    """Null to train on the task's prompts; with one, `task` is what the held-out accuracy is measured on."""
     evaluate: EvaluateConfig | None = None
     """Null for no held-out evaluation; a task of this package is evaluated by default."""
     stop: StopConfig | None = None
@@ -212,6 +129,8 @@ class RunConfig(StrictModel):
         if not isinstance(value, dict):
             return value
         full = expand(value)
+        if full.get("curriculum") is not None and "task" not in full:
+            full["task"] = {"name": arithmetic_stages.ArithmeticCurriculum.name}
         task = full.get("task")
         # Others are evaluated only on request: their answers may not be meant word for word.
         if "evaluate" not in full and isinstance(task, dict) and word_for_word(str(task.get("name"))):
@@ -233,6 +152,40 @@ class RunConfig(StrictModel):
         for key, instead in _MANAGED_GRPO_KEYS.items():
             if key in self.grpo:
                 raise ValueError(f"grpo.{key} has no effect there: {instead}")
+        return self
+
+    @model_validator(mode="after")
+    def _stages_can_be_told_and_tested(self) -> Self:
+        if self.curriculum is None:
+            return self
+        schedule = self.grpo.get("lr_scheduler_type", "linear")
+        if schedule not in ("constant", "constant_with_warmup"):
+            raise ValueError(
+                f"grpo.lr_scheduler_type is {schedule!r}, but how long a curriculum takes is not known beforehand; "
+                "set it to constant or constant_with_warmup"
+            )
+        for key in ("max_steps", "num_train_epochs"):
+            if key in self.grpo:
+                raise ValueError(
+                    f"grpo.{key} has no effect with a curriculum: set curriculum.most_steps (of each stage)"
+                )
+        if self.evaluate is None:
+            raise ValueError("evaluate is null, but a curriculum tests its stages again; leave `evaluate` out")
+        tested = {stage.name for stage in self.evaluate.stages}
+        twice = sorted(tested & {stage.name for stage in self.curriculum.stages})
+        if twice:
+            raise ValueError(f"evaluate.stages and curriculum.stages both have {', '.join(twice)}; rename one")
+        return self
+
+    @model_validator(mode="after")
+    def _stages_leave_checkpoints(self) -> Self:
+        if (self.sft is not None or self.curriculum is not None) and self.grpo.get("save_strategy") == "no":
+            raise ValueError("grpo.save_strategy is 'no', but a stage begins from the checkpoint of the one before it")
+        if self.sft is not None and self.lora is not None and self.grpo.get("beta"):
+            raise ValueError(
+                f"grpo.beta is {self.grpo['beta']!r}, but TRL measures the KL term of an adapter from the model without "
+                "it, which is the one before sft; set beta to 0, or lora to null"
+            )
         return self
 
     def with_lora(self, lora: dict[str, Any]) -> Self:
