@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from grpodyn import embedded
 from grpodyn.config import run
@@ -64,3 +65,22 @@ def test_an_optimizer_that_is_not_known_is_not_guessed() -> None:
 def test_what_a_run_would_refuse_is_not_planned(setting: str) -> None:
     with pytest.raises(ConfigError, match="grpo"):
         plan_run(run.embedded([setting]))
+
+
+def test_activations_are_what_autograd_keeps_of_a_forward_pass() -> None:
+    config = run.embedded(["grpo.per_device_train_batch_size=16"])
+    model = load_model(config.model)
+    kept: dict[int, torch.UntypedStorage] = {}
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+
+    def pack(saved: torch.Tensor) -> torch.Tensor:
+        if saved.untyped_storage().data_ptr() not in own:
+            kept[saved.untyped_storage().data_ptr()] = saved.untyped_storage()
+        return saved
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
+        output = model(input_ids=torch.zeros((16, 6 + 8), dtype=torch.long), use_cache=False, logits_to_keep=1)
+    assert output is not None
+    measured = sum(storage.nbytes() for storage in kept.values())
+    # The twin may take another attention kernel than the CPU does.
+    assert plan_run(config).memory.activations == pytest.approx(measured, rel=0.1)

@@ -15,6 +15,7 @@ from grpodyn.cli.script_call import ScriptCall
 from grpodyn.errors import UsageError
 
 if TYPE_CHECKING:
+    from grpodyn.config.launch import Launch
     from grpodyn.config.run import RunConfig
 
 RUNS = Path("runs")
@@ -48,6 +49,10 @@ def command(
         bool, typer.Option("--resume", help="Go on with the run there, from its last checkpoint.")
     ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Only estimate steps, tokens and memory.")] = False,
+    accelerate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --plan: for the processes that this accelerate config starts."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan, or the summary, as JSON.")] = False,
 ) -> None:
     """Train with GRPO and record what happens inside the model.
@@ -78,14 +83,26 @@ def command(
         return
     if config is not None and config.suffix == ".py":
         raise UsageError(f"{config} is a script, expected a run config (YAML); to run it: grpodyn record -- {config}")
+    if accelerate is not None and not plan:
+        raise UsageError(
+            f"--accelerate {accelerate} belongs to --plan; to train so: accelerate launch --config_file {accelerate} "
+            "-m grpodyn record …"
+        )
     directory = _directory(config, run_dir, name, lora)
-    chosen = _config(config, lora, settings or [], directory if resume else None)
+    launch = _launch(accelerate)
+    chosen = _config(config, lora, settings or [], directory if resume else None, launch.processes)
     if plan:
-        _plan(chosen, as_json)
+        _plan(chosen, launch, as_json)
         return
     if _leads():
         _check_directory(directory, resume)
     _record(chosen, directory, resume, as_json)
+
+
+def _launch(accelerate: Path | None) -> Launch:
+    from grpodyn.config.launch import read_launch, this_process
+
+    return this_process() if accelerate is None else read_launch(accelerate)
 
 
 def _leads() -> bool:
@@ -102,10 +119,12 @@ def _directory(config: Path | None, run_dir: Path | None, name: str | None, lora
     return RUNS / (name or (stem if lora is None else f"{stem}-lora"))
 
 
-def _config(path: Path | None, lora: Path | None, settings: list[str], resumed: Path | None) -> RunConfig:
+def _config(
+    path: Path | None, lora: Path | None, settings: list[str], resumed: Path | None, processes: int
+) -> RunConfig:
     """Return the config to train: the one given, or on a resume without one that with which the run was started."""
     from grpodyn.config import run
-    from grpodyn.config.batching import batch_plan, world_size
+    from grpodyn.config.batching import batch_plan
     from grpodyn.config.lora_file import read_lora
     from grpodyn.config.resume import check_resumable, recorded_config
 
@@ -131,7 +150,7 @@ def _config(path: Path | None, lora: Path | None, settings: list[str], resumed: 
             )
     if recorded is not None:
         check_resumable(recorded, wanted)
-    batch_plan(wanted.grpo, world_size())
+    batch_plan(wanted.grpo, processes)
     return wanted
 
 
@@ -201,12 +220,12 @@ def _record(config: RunConfig, directory: Path, resume: bool, as_json: bool) -> 
         typer.echo(f"grpodyn: standard output could not be written ({shown.failed}); see {trained.run_dir}", err=True)
 
 
-def _plan(config: RunConfig, as_json: bool) -> None:
+def _plan(config: RunConfig, launch: Launch, as_json: bool) -> None:
     from grpodyn.training.plan import plan_run
     from grpodyn.training.quiet import quiet_libraries
 
     with quiet_libraries():
-        planned = plan_run(config)
+        planned = plan_run(config, launch)
     if as_json:
         _echo_json(asdict(planned) | {"memory": asdict(planned.memory) | {"total": planned.memory.total}})
         return
@@ -215,10 +234,8 @@ def _plan(config: RunConfig, as_json: bool) -> None:
 
 def _show_plan(planned: Any) -> None:
     from rich.console import Console
-    from rich.filesize import decimal
     from rich.table import Table
 
-    memory = planned.memory
     table = Table(title="plan", title_justify="left", show_header=False)
     rows = [
         ("steps", f"{planned.steps:,} ({planned.epochs:g} epochs of {planned.training_prompts:,} prompts)"),
@@ -229,17 +246,36 @@ def _show_plan(planned: Any) -> None:
             f"{planned.prompt_tokens:,} of prompts, at most {planned.completion_tokens_at_most:,} of completions",
         ),
         ("parameters", f"{planned.parameters:,}, trained {planned.trainable_parameters:,}"),
-        ("memory: weights", decimal(memory.weights)),
-        ("memory: gradients", decimal(memory.gradients)),
-        ("memory: optimizer", "unknown for this optimizer" if memory.optimizer is None else decimal(memory.optimizer)),
-        ("memory: reference model", decimal(memory.reference_model)),
-        ("memory: generation cache, at most", decimal(memory.generation_cache)),
-        ("memory: recorder, at most", decimal(memory.recorder)),
-        ("memory: sum", "unknown" if memory.total is None else f"{decimal(memory.total)}, and activations on top"),
+        ("processes", f"{planned.processes}, {'which share the model' if planned.sharded else 'each with the model'}"),
+        *_memory_rows(planned.memory),
     ]
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    for caution in planned.cautions:
+        console.print(f"caution: {caution}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _memory_rows(memory: Any) -> list[tuple[str, str]]:
+    from rich.filesize import decimal
+
+    parts = [
+        ("weights", memory.weights),
+        ("gradients", memory.gradients),
+        ("optimizer", memory.optimizer),
+        ("reference model", memory.reference_model),
+        ("activations, at most", memory.activations),
+        ("logits, at most", memory.logits),
+        ("weights cast to bfloat16", memory.cast_copies),
+        ("blocks gathered", memory.gathered),
+        ("weights for generation", memory.generation_weights),
+        ("generation cache, at most", memory.generation_cache),
+        ("recorder, at most", memory.recorder),
+        ("peak of a device", memory.total),
+    ]
+    # What a run does not need is left out, what is not known is said.
+    return [(f"memory: {name}", "unknown" if size is None else decimal(size)) for name, size in parts if size != 0]
 
 
 def _echo_json(value: Any) -> None:
