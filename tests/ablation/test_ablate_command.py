@@ -18,6 +18,7 @@ from grpodyn.cli.app import build
 from grpodyn.config import run as run_config
 from grpodyn.errors import UsageError
 from grpodyn.training.display import LineDisplay
+from tests.schema import must_fit
 
 GRPO = """
 model: embedded
@@ -55,6 +56,7 @@ def test_a_study_from_its_file_to_its_result(study, tmp_path):
     done = invoke("ablate", study, "-o", tmp_path / "out", "--json", "--threads", 1)
     assert done.exit_code == 0
     found = json.loads(done.stdout)
+    must_fit("ablate", found)
     assert [arm["arm"] for arm in found["arms"]] == ["all-linear", "attention-only", "mlp-only"]
     for arm in found["arms"]:
         assert arm["trainable_params"] > 0
@@ -153,6 +155,7 @@ def test_a_pilot_and_going_on_with_it(tmp_path):
     done = invoke("pilot", tmp_path / "task.yaml", "--run-dir", folder, "--max-fraction", "0.3", "--json")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
+    must_fit("pilot", found)
     assert found["warm_up_steps"] == 8
     assert found["steps"] == 12
     assert found["rung"] == 2

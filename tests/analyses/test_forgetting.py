@@ -17,6 +17,7 @@ from grpodyn.errors import MissingDataError
 from grpodyn.evaluation import kept_losses
 from grpodyn.evaluation.kept_losses import Kept
 from grpodyn.trace.reader import Run
+from tests.schema import must_fit
 from tests.simulation.recorded import record
 
 TOKENS = np.full(20, 10.0)
@@ -142,6 +143,7 @@ def test_the_command(tmp_path: Path) -> None:
     run = lossy(tmp_path)
     result = CliRunner().invoke(build(), ["forgetting", str(run.path), "--json"])
     printed = json.loads(result.output)
+    must_fit("forgetting", printed)
     assert {"text", "before", "after", "ratio"} <= set(printed["perplexity"][0])
     assert {"perplexity", "kl", "stages"} <= set(printed)
     shown = CliRunner().invoke(build(), ["forgetting", str(run.path)], env={"COLUMNS": "100"}).output

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from grpodyn import registry
 from grpodyn.cli.app import build
 from grpodyn.errors import MissingDataError, UsageError
+from tests.schema import must_fit
 
 
 @pytest.fixture
@@ -89,4 +90,5 @@ def test_the_command(runs) -> None:
     for text in ("saturation", "naive guess", "16,000,000,000 parameters", "foretold"):
         assert text in shown.output
     found = json.loads(CliRunner().invoke(build(), [*options, "--json"]).stdout)
+    must_fit("scaling-law", found)
     assert set(found["forecast"]["reward"]) == {"value", "low", "high", "level"}

@@ -17,6 +17,7 @@ from grpodyn.trace.manifest import Manifest
 from grpodyn.trace.reader import Run
 from grpodyn.trace.schema import ArraySpec
 from grpodyn.trace.writer import TraceWriter
+from tests.schema import must_fit
 
 
 def run_command(*arguments: object, columns: int = 80) -> str:
@@ -40,6 +41,7 @@ def test_advice_reads_like_a_page_and_fits_80_columns(make_run) -> None:
 
 def test_suggested_commands_exist(make_run) -> None:
     advice = json.loads(run_command("recommend-lora", make_run().path, "--json"))
+    must_fit("recommend-lora", advice)
     known = {command.name for command in build().registered_commands}
     used = {line.split()[1] for line in advice["next_experiment"]["commands"]}
     assert used

@@ -16,6 +16,7 @@ import pytest
 from grpodyn.trace.commit import Commit
 from grpodyn.trace.reader import open_run
 from grpodyn.training.checkpoints import FOLDER, last_whole
+from tests.schema import must_fit
 
 STEPS = 24
 ARGUMENTS = [
@@ -108,6 +109,7 @@ def test_json_stands_alone_on_standard_output(tmp_path) -> None:
     out, error = process.communicate(timeout=300)
     assert process.returncode == 0, error
     summary = json.loads(out)
+    must_fit("record", summary)
     assert summary["status"] == "finished"
     assert summary["last_step"] == 2
     assert summary["before"]["step"] == 0
