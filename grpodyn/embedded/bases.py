@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from grpodyn.embedded import SHIPPED
-from grpodyn.embedded.pretraining import Mixture, Recipe
+from grpodyn.embedded import SHIPPED, stories
+from grpodyn.embedded.pretraining import Mixture, Prose, Recipe
 from grpodyn.embedded.tokenizer import CHARACTERS
 from grpodyn.errors import UnknownNameError
 from grpodyn.tasks.arithmetic_format import AnswerFormat, ArithmeticFormat, problems
+from grpodyn.tasks.arithmetic_stages import STAGE_NAMES, ArithmeticCurriculum, all_solved, solved
 from grpodyn.tasks.joint_commands import FIRST, JointCommands
 from grpodyn.tasks.readings import ReadingTask
 from grpodyn.tasks.string_commands import COMMANDS, LETTERS, StringCommands
@@ -53,10 +54,16 @@ class Base:
     """How often the base meets each way."""
     prompts: Callable[[], Sequence[str]]
     """All prompts of the task; the base is taught those of `train`."""
+    prose: Callable[[], Prose] | None = None
+    """Text that it is taught too; None for the task alone."""
+    start: str | None = None
+    """Base model of the same shape that it goes on from; what it does not know yet starts at random. None for
+    nothing."""
 
     def mixture(self) -> Mixture:
         """Return what the base is taught."""
-        return Mixture.of(self.prompts(), list(self.ways.values()), self.shares)
+        prose = None if self.prose is None else self.prose()
+        return Mixture.of(self.prompts(), list(self.ways.values()), self.shares, prose)
 
     def digest(self) -> str:
         """Return a digest of everything that decides the weights, short of versions and the CPU."""
@@ -69,6 +76,8 @@ class Base:
             "prompts": mixture.prompts,
             "answers": mixture.answers,
             "shares": mixture.shares,
+            **({} if mixture.prose is None else {"prose": asdict(mixture.prose)}),
+            **({} if self.start is None else {"start": [self.start, base(self.start).digest()]}),
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -88,6 +97,41 @@ def _of_readings(name: str, task: type[ReadingTask], about: str, characters: str
     return Base(name, task.name, about, characters, 8, local_layers, recipe, ways, task.shares, task.prompts)
 
 
+CURRICULUM_SLIPS: Final = 0.6
+"""How often a base of the curriculum makes the slip of the kind: greedily it always does, and groups of eight find both."""
+
+_PROMPTS_A_STAGE: Final = 6000
+
+
+def _curriculum_prompts() -> list[str]:
+    """Return the prompts of all stages, those of small stages as often as it takes to be met like the others."""
+    found: list[str] = []
+    for stage in STAGE_NAMES:
+        prompts = list(solved(stage))
+        found += prompts * max(1, round(_PROMPTS_A_STAGE / len(prompts)))
+    return found
+
+
+def _of_curriculum(name: str, layers: int) -> Base:
+    return Base(
+        name=name,
+        task=ArithmeticCurriculum.name,
+        about="It does five kinds of arithmetic, each rightly or with the slip of its kind, at random, and has read short "
+        "stories too; GRPO teaches it not to slip, and may cost it the stories.",
+        characters="0123456789+-*%=." + "".join(sorted(set(stories.CHARACTERS) - {"."})),
+        layers=layers,
+        local_layers=0,
+        recipe=Recipe(steps=400, batch_size=192),
+        ways={
+            "slip": lambda prompt: all_solved()[prompt].slip,
+            "right": lambda prompt: all_solved()[prompt].answer,
+        },
+        shares=(CURRICULUM_SLIPS, 1 - CURRICULUM_SLIPS),
+        prompts=_curriculum_prompts,
+        prose=lambda: Prose(stories.stories("train"), texts_a_step=12, run_on_a_step=0, run_on_tokens=0),
+    )
+
+
 BASES: Final[dict[str, Base]] = {
     base.name: base
     for base in (
@@ -103,6 +147,21 @@ BASES: Final[dict[str, Base]] = {
             ways={form.name.lower(): _in_format(form) for form in FORMAT_SHARES},
             shares=tuple(FORMAT_SHARES.values()),
             prompts=lambda: list(problems()),
+        ),
+        Base(
+            name="embedded-text",
+            task=ArithmeticFormat.name,
+            about="It adds and subtracts like the shipped one, has read short stories too, and goes on with one after "
+            "every third answer; GRPO teaches it the wanted format, and may cost it the stories.",
+            characters=CHARACTERS + "".join(sorted(set(stories.CHARACTERS) - set(CHARACTERS))),
+            layers=6,
+            local_layers=0,
+            recipe=Recipe(steps=200, batch_size=128, learning_rate=1e-3),
+            ways={form.name.lower(): _in_format(form) for form in FORMAT_SHARES},
+            shares=tuple(FORMAT_SHARES.values()),
+            prompts=lambda: list(problems()),
+            prose=lambda: Prose(stories.stories("train"), texts_a_step=24, run_on_a_step=64, run_on_tokens=16),
+            start=SHIPPED,
         ),
         _of_readings(
             "embedded-strings",
@@ -121,6 +180,9 @@ BASES: Final[dict[str, Base]] = {
             characters=FIRST + LETTERS + "=",
             local_layers=4,
         ),
+        _of_curriculum("embedded-curriculum-small", 3),
+        _of_curriculum("embedded-curriculum", 6),
+        _of_curriculum("embedded-curriculum-large", 9),
     )
 }
 

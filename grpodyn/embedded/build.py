@@ -53,8 +53,33 @@ def build(base: Base, progress: Callable[[int, float], None]) -> tuple[Any, PreT
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(base.recipe.seed)
         model = build_model(tokenizer, base.layers, base.local_layers)
+    if base.start is not None:
+        _go_on_from(base.start, model, tokenizer)
     pretrain(model, tokenizer, base.mixture(), base.recipe, progress)
     return model, tokenizer
+
+
+def _go_on_from(start: str, model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Give a model the weights of another base; tokens that only one of them knows are left as they are."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from grpodyn.embedded.cache import model_dir
+
+    folder = model_dir(start)
+    known = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    old, new = AutoTokenizer.from_pretrained(folder).get_vocab(), tokenizer.get_vocab()
+    shared = [token for token in new if token in old]
+    rows = model.get_input_embeddings().weight.detach().clone()
+    rows[[new[token] for token in shared]] = known.get_input_embeddings().weight.detach()[
+        [old[token] for token in shared]
+    ]
+    weights = {
+        name: value for name, value in known.state_dict().items() if value.shape == model.state_dict()[name].shape
+    }
+    model.load_state_dict(weights, strict=False)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.copy_(rows)
 
 
 def figures(base: Base, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float]:

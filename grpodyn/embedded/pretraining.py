@@ -26,6 +26,22 @@ class Recipe:
 
 
 @dataclass(frozen=True)
+class Prose:
+    """Text that a base is taught beside its task, as a base model reads the web beside its exercises."""
+
+    texts: tuple[str, ...]
+    """Held-out texts are not among them."""
+    texts_a_step: int
+    """Rows of a batch that are a text and its end."""
+    run_on_a_step: int
+    """Rows of a batch in which a text goes on after an answer, where others end."""
+    run_on_tokens: int
+    """Of the text, until the row is cut off."""
+    weight: float = 0.5
+    """Of the text's loss beside that of the answers."""
+
+
+@dataclass(frozen=True)
 class Mixture:
     """What a base is taught: every prompt with an answer a way, and how often each way is met."""
 
@@ -34,12 +50,19 @@ class Mixture:
     answers: tuple[tuple[str, ...], ...]
     """(ways, prompts)"""
     shares: tuple[float, ...]
+    prose: Prose | None = None
 
     @classmethod
-    def of(cls, prompts: Sequence[str], ways: Sequence[Callable[[str], str]], shares: Sequence[float]) -> Mixture:
+    def of(
+        cls,
+        prompts: Sequence[str],
+        ways: Sequence[Callable[[str], str]],
+        shares: Sequence[float],
+        prose: Prose | None = None,
+    ) -> Mixture:
         """Return the mixture of those of `prompts` that belong to `train`, answered in each way."""
         train = tuple(prompt for prompt in prompts if split_of(prompt) == "train")
-        return cls(train, tuple(tuple(way(prompt) for prompt in train) for way in ways), tuple(shares))
+        return cls(train, tuple(tuple(way(prompt) for prompt in train) for way in ways), tuple(shares), prose)
 
 
 @dataclass(frozen=True)
@@ -110,15 +133,20 @@ def pretrain(
     """
     import torch
 
+    from grpodyn.embedded.prose import ProseReader
+
     data = _sequences(tokenizer, mixture)
     optimizers = _optimizers(model, recipe.learning_rate)
     shares = torch.tensor(mixture.shares)
     draw = torch.Generator().manual_seed(recipe.seed)
+    reader = None if mixture.prose is None else ProseReader(tokenizer, mixture, mixture.prose, draw)
     model.train()
     for step in range(recipe.steps):
         which = torch.randint(data.ids.shape[1], (recipe.batch_size,), generator=draw)
         way = torch.multinomial(shares, recipe.batch_size, replacement=True, generator=draw)
         loss = _loss(model, data.ids[way, which], data.prompt_tokens, tokenizer.pad_token_id)
+        if reader is not None:
+            loss = reader.loss(model, loss, recipe.batch_size)
         loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         for optimizer in optimizers:
             for group in optimizer.param_groups:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grpodyn.errors import GrpodynError
+from grpodyn.studies.index import State
 from grpodyn.trace.manifest import Manifest
 from grpodyn.trace.schema import MANIFEST
 
@@ -35,9 +36,11 @@ class Child:
 class Outcome:
     """How a start of a run has ended."""
 
-    state: str
+    state: State
     """`done`, `interrupted` or `failed`."""
     error: str | None = None
+    seconds: float | None = None
+    """Of training, where that is not the time since it was handed over."""
 
 
 def start(child: Child, environment: Mapping[str, str], cores: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:

@@ -94,7 +94,8 @@ def _scaled(metric: str, numbers: Sequence[float]) -> list[float]:
 def _unscaled(metric: str, interval: Interval) -> Interval:
     if not is_factor(metric):
         return interval
-    return Interval(*(float(np.exp(end)) for end in (interval.value, interval.low, interval.high)), interval.level)
+    value, low, high = (float(np.exp(end)) for end in (interval.value, interval.low, interval.high))
+    return Interval(value, low, high, interval.level)
 
 
 def _pairs(values: Values, a: str, b: str, metric: str) -> tuple[list[float], list[float]]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import grpodyn
 from grpodyn.errors import UsageError
-from grpodyn.studies.child import Child, Outcome, outcome, start
+from grpodyn.studies.child import STOPPED_AT_ONCE, Child, Outcome, outcome, start
 
 _POLL_SECONDS = 0.2
 _STOP = "stop"
@@ -27,28 +28,34 @@ def _import_ray() -> Any:
     return ray
 
 
-def run_as_task(child: Child, threads: int) -> int:
-    """Train one run inside a Ray task, and return the exit code of its process.
+def run_as_task(child: Child, threads: int) -> tuple[int, float]:
+    """Train one run inside a Ray task, and return the exit code of its process and the seconds that it took.
 
     It is stopped by files beside its log rather than by Ray's own cancelling: a cancelled task ends before the process
     that it has started has written its checkpoint.
     """
-    for stop in stop_files(child):
-        stop.unlink(missing_ok=True)
+    waiting = list(zip(stop_files(child), (signal.SIGINT, signal.SIGINT, signal.SIGKILL), strict=True))
+    if waiting[0][0].exists():
+        # Asked to end while it was queued.
+        return STOPPED_AT_ONCE, 0.0
+    began = time.monotonic()
     # Ray has set CUDA_VISIBLE_DEVICES for this task.
     process = start(child, {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"})
-    urgent = [signal.SIGINT, signal.SIGINT, signal.SIGKILL]
-    waiting = list(zip(stop_files(child), urgent, strict=True))
     while process.poll() is None:
         while waiting and waiting[0][0].exists():
             process.send_signal(waiting.pop(0)[1])
         time.sleep(_POLL_SECONDS)
-    return process.returncode
+    return process.returncode, time.monotonic() - began
 
 
 def stop_files(child: Child) -> list[Path]:
     """Return the files that ask a run to end, the more urgent the later."""
     return [child.log.with_suffix(f".{_STOP}{number}") for number in (1, 2, 3)]
+
+
+def _forget_stops(child: Child) -> None:
+    for stop in stop_files(child):
+        stop.unlink(missing_ok=True)
 
 
 class RayPool:
@@ -85,6 +92,7 @@ class RayPool:
 
     def submit(self, child: Child) -> None:
         """Hand a run to Ray."""
+        _forget_stops(child)
         self._running[self._task.remote(child, self._threads)] = child
 
     def ended(self, seconds: float) -> Iterator[tuple[Child, Outcome]]:
@@ -94,22 +102,19 @@ class RayPool:
             child = self._running.pop(reference)
             asked = self._asked.pop(child.name, 0) > 0
             try:
-                code = self._ray.get(reference)
+                code, seconds_of_run = self._ray.get(reference)
             except self._ray.exceptions.RayError as error:
                 reason = " ".join(str(error).split())
                 yield child, Outcome("interrupted") if asked else Outcome("failed", f"Ray: {reason}")
                 continue
-            for stop in stop_files(child):
-                stop.unlink(missing_ok=True)
-            yield child, outcome(child, code, asked)
+            _forget_stops(child)
+            yield child, replace(outcome(child, code, asked), seconds=seconds_of_run)
 
     def interrupt(self) -> None:
-        """Ask every run to end; what Ray has not started yet is taken back."""
-        for reference, child in self._running.items():
+        """Ask every run to end; what Ray has not started yet ends as soon as it begins."""
+        for child in self._running.values():
             asked = self._asked[child.name] = self._asked.get(child.name, 0) + 1
             child.log.parent.mkdir(parents=True, exist_ok=True)
-            if not child.log.exists():
-                self._ray.cancel(reference)
             stop_files(child)[min(asked, 3) - 1].touch()
 
     def close(self) -> None:

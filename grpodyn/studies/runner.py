@@ -222,7 +222,8 @@ class _Sweep:
 
     def _end(self, name: str, outcome: Outcome) -> None:
         entry = self._index.entry(name)
-        seconds = entry.seconds + time.monotonic() - self._began.pop(name)
+        since = time.monotonic() - self._began.pop(name)
+        seconds = entry.seconds + (since if outcome.seconds is None else outcome.seconds)
         self._change(replace(entry, state=outcome.state, error=outcome.error, seconds=seconds))
         self._observer.ended(self._index.entry(name))
         if outcome.state == "done":

@@ -180,7 +180,7 @@ def activations(
         return whole
     text = architecture.get_text_config()
     blocks = text.num_hidden_layers
-    return blocks * shape.rows * tokens * text.hidden_size * compute.itemsize + whole // blocks
+    return int(blocks * shape.rows * tokens * text.hidden_size * compute.itemsize + whole // blocks)
 
 
 def _storage(config: RunConfig, architecture: Any) -> torch.dtype:
