@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from grpodyn.errors import ConfigError
-from grpodyn.rewards.completion import Completion, text_of
+from grpodyn.rewards.completion import Completion
+from grpodyn.rewards.thinking import answer_part
 from grpodyn.sandbox import Outcome, Program, SandboxPool, StdioCase
 
 FENCED = re.compile(
@@ -21,25 +22,40 @@ SIMPLE, TANGLED = 10, 30
 """McCabe's own bound for a function is 10; a whole program of three such functions is where the reward ends."""
 
 
-def code_of(completion: Completion) -> str:
-    r"""Return the last fenced block of Python in a completion, or all of it where nothing is fenced.
+Which = Literal["last", "first", "only"]
+"""Which fenced block is the program; `only` takes none where there are several."""
+
+
+def code_of(completion: Completion, prompt: Any = "", block: Which = "last") -> str:
+    r"""Return the fenced block of Python in a completion's answer, or all of it where nothing is fenced.
+
+    Args:
+        completion: text or messages; what is inside the thinking is passed over.
+        prompt: whose end may open the thinking.
+        block: which one, where there are several.
 
     >>> code_of("First try:\n```python\nx = 1\n```\nBetter:\n```python\nx = 2\n```\nDone.")
     'x = 2\n'
     >>> code_of("x = 3")
     'x = 3'
     """
-    text = text_of(completion)
+    text = answer_part(completion, prompt)
     blocks = FENCED.findall(text)
-    return str(blocks[-1]) if blocks else text
+    if len(blocks) > 1 and block == "only":
+        return ""
+    return str(blocks[0 if block == "first" else -1]) if blocks else text
 
 
-def code_syntax(prompts: Sequence[Any], completions: Sequence[Completion], **columns: Any) -> list[float]:
+def code_syntax(
+    prompts: Sequence[Any], completions: Sequence[Completion], *, block: Which = "last", **columns: Any
+) -> list[float]:
     """Return 1.0 for each completion whose code parses as Python, else 0.0. An empty program earns nothing."""
-    return [float(outcome.parses) for outcome in _outcomes(completions, columns)]
+    return [float(outcome.parses) for outcome in _outcomes(prompts, completions, block, columns)]
 
 
-def code_tests(prompts: Sequence[Any], completions: Sequence[Completion], **columns: Any) -> list[float]:
+def code_tests(
+    prompts: Sequence[Any], completions: Sequence[Completion], *, block: Which = "last", **columns: Any
+) -> list[float]:
     """Return 1.0 for each completion whose code passes every test, else 0.0.
 
     The dataset's columns: `tests` (a list of statements such as `assert f(1) == 2`) or `cases` (a list of
@@ -48,21 +64,25 @@ def code_tests(prompts: Sequence[Any], completions: Sequence[Completion], **colu
     Raises:
         ConfigError: an example without tests, or no walls can be built on this machine.
     """
-    return [float(outcome.all_passed) for outcome in _outcomes(completions, columns, needs_tests=True)]
+    return [float(outcome.all_passed) for outcome in _outcomes(prompts, completions, block, columns, needs_tests=True)]
 
 
-def code_tests_fraction(prompts: Sequence[Any], completions: Sequence[Completion], **columns: Any) -> list[float]:
+def code_tests_fraction(
+    prompts: Sequence[Any], completions: Sequence[Completion], *, block: Which = "last", **columns: Any
+) -> list[float]:
     """Return the share of its tests that each completion's code passes; columns and errors as `code_tests`."""
-    judged = _outcomes(completions, columns, needs_tests=True)
+    judged = _outcomes(prompts, completions, block, columns, needs_tests=True)
     return [outcome.passed / len(outcome.results) for outcome in judged]
 
 
-def code_complexity(prompts: Sequence[Any], completions: Sequence[Completion], **columns: Any) -> list[float]:
+def code_complexity(
+    prompts: Sequence[Any], completions: Sequence[Completion], *, block: Which = "last", **columns: Any
+) -> list[float]:
     """Return 1.0 for simple code, falling linearly from McCabe number 10 to 0.0 at 30; 0.0 for what does not parse.
 
     Reference: T. J. McCabe, A Complexity Measure, IEEE Trans. Software Eng. 2(4), 1976; the bound of 10 is his.
     """
-    return [_simplicity(outcome) for outcome in _outcomes(completions, columns)]
+    return [_simplicity(outcome) for outcome in _outcomes(prompts, completions, block, columns)]
 
 
 def _simplicity(outcome: Outcome) -> float:
@@ -71,13 +91,19 @@ def _simplicity(outcome: Outcome) -> float:
     return min(1.0, max(0.0, (TANGLED - outcome.branches) / (TANGLED - SIMPLE)))
 
 
-def _outcomes(completions: Sequence[Completion], columns: dict[str, Any], needs_tests: bool = False) -> list[Outcome]:
+def _outcomes(
+    prompts: Sequence[Any],
+    completions: Sequence[Completion],
+    block: Which,
+    columns: dict[str, Any],
+    needs_tests: bool = False,
+) -> list[Outcome]:
     """Judge each completion once, also where several of these rewards ask for it one after another."""
     count = len(completions)
     tests, cases = columns.get("tests") or [None] * count, columns.get("cases") or [None] * count
     setups = columns.get("setup") or [None] * count
     programs = [
-        _program(code_of(completion), tests[i], cases[i], setups[i], needs_tests)
+        _program(code_of(completion, prompts[i], block), tests[i], cases[i], setups[i], needs_tests)
         for i, completion in enumerate(completions)
     ]
     known = _Judged.last

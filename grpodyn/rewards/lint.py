@@ -134,8 +134,15 @@ def _constant(place: int, reward: Weighed, max_length: int) -> Iterator[Caution]
 
 
 def _last_wins(place: int, reward: Weighed) -> Iterator[Caution]:
-    for option, value, instead in (("several", "last", "agree"), ("unmarked", "last_number", "whole")):
-        if reward.options.get(option) == value:
+    known = KNOWN.get(reward.name)
+    options = {name: option.default for name, option in known.options.items()} if known is not None else {}
+    options |= reward.options
+    for option, value, instead in (
+        ("several", "last", "agree"),
+        ("unmarked", "last_number", "whole"),
+        ("block", "last", "first or only"),
+    ):
+        if options.get(option) == value and reward.name not in ("code_syntax", "code_complexity"):
             yield Caution(
                 f"rewards.{place}.options.{option}",
                 f"{reward.name} takes the last match, so what is said after the answer changes the score, and a "

@@ -76,8 +76,8 @@ def fitting(config: RunConfig, prompts: datasets.Dataset, tokenizer: Any) -> dat
         return prompts.select(sorted(set(range(len(lengths))) - set(too_long)))
     raise ConfigError(
         f"{len(too_long)} of {len(lengths)} prompts have more than {most} tokens ({why}); the longest has "
-        f"{max(lengths)}. Set task.too_long to drop to leave them out, or raise task.max_prompt_tokens, or lower "
-        "grpo.max_completion_length"
+        f"{max(lengths)}. Set task.too_long to drop to leave them out, or "
+        f"{'raise it' if why == 'task.max_prompt_tokens' else 'lower grpo.max_completion_length'}"
     )
 
 
@@ -110,18 +110,19 @@ def _check_readable(reward: RewardConfig, readable: Any, prompts: datasets.Datas
 
 def _longest(config: RunConfig) -> tuple[int | None, str]:
     """Return the most tokens that a prompt may have, and why."""
-    if config.task.max_prompt_tokens is not None:
-        return config.task.max_prompt_tokens, "task.max_prompt_tokens"
+    wanted = config.task.max_prompt_tokens
     architecture = load_architecture(config.model)
     context = getattr(architecture.get_text_config(), "max_position_embeddings", None)
     if not isinstance(context, int):
-        return None, ""
+        return wanted, "task.max_prompt_tokens"
     completion = int(config.grpo.get("max_completion_length") or TRL_DEFAULTS["max_completion_length"])
     if completion >= context:
         raise ConfigError(
             f"grpo.max_completion_length is {completion}, and the model's context has {context} tokens for prompt and "
             "completion together; lower it"
         )
+    if wanted is not None and wanted <= context - completion:
+        return wanted, "task.max_prompt_tokens"
     return context - completion, f"the model's context of {context} less grpo.max_completion_length {completion}"
 
 

@@ -66,3 +66,12 @@ def test_whatever_is_written_gets_a_finite_reward(texts):
 def test_an_example_without_tests_is_an_error():
     with pytest.raises(ConfigError, match="neither `tests` nor `cases`"):
         code_tests(["p"], [RIGHT])
+
+
+def test_which_block_counts_and_none_of_the_thinking():
+    two = f"{WRONG}\nBetter:\n{RIGHT}"
+    tests = [TESTS] * 3
+    given = [code_tests([""], [two], block=block, tests=tests[:1]) for block in ("last", "first", "only")]
+    assert given == [[1.0], [0.0], [0.0]]
+    assert code_of(f"<think>{RIGHT}</think>{WRONG}") == "def add(a, b):\n    return a - b\n"
+    assert code_of(RIGHT, prompt="Add. <think>") == code_of(f"<think>{RIGHT}") == ""

@@ -81,7 +81,7 @@ def test_says_what_it_is(name: str) -> None:
     ("name", "options", "words"),
     [
         ("numeric_match", {"tolerence": 1.0}, ["no option 'tolerence'", "did you mean 'tolerance'?"]),
-        ("code_syntax", {"x": 1}, ["no option 'x'", "known: none"]),
+        ("code_syntax", {"x": 1}, ["no option 'x'", "known: block"]),
         ("numeric_match", {"tolerance": -1.0}, ["tolerance -1.0", "greater than or equal to 0"]),
         ("numeric_match", {"several": "all"}, ["several 'all'", "'agree', 'first' or 'last'"]),
         ("numeric_match", {"marks": ["box"]}, ["'boxed', 'answer_tag', 'hashes' or 'final_answer'"]),

@@ -29,11 +29,12 @@ CODE = [
 
 
 def test_form_that_can_outweigh_the_task_is_named_with_the_key() -> None:
-    found = cautions(weighed("code_tests", 1.0), *CODE)
+    found = cautions(weighed("code_tests", 1.0, block="only"), *CODE)
     assert list(found) == ["rewards.0.weight"]
     assert "= 2.1 against 1 for code_tests" in found["rewards.0.weight"]
-    assert list(cautions(weighed("code_tests", 2.0), *CODE)) == ["rewards.0.weight"]
-    assert cautions(weighed("code_tests", 2.2), *CODE) == {}
+    assert list(cautions(weighed("code_tests", 2.0, block="first"), *CODE)) == ["rewards.0.weight"]
+    assert cautions(weighed("code_tests", 2.2, block="only"), *CODE) == {}
+    assert list(cautions(weighed("code_tests", 2.2), *CODE)) == ["rewards.0.options.block"]
     gsm8k = [weighed("xml_format", 0.5), weighed("numeric", 0.5), weighed("xml_tags", 0.5), weighed("xml_tag", 0.2)]
     assert cautions(*gsm8k, weighed("numeric_match", 2.0)) == {}
 
