@@ -48,7 +48,7 @@ from grpodyn.embedded import MODEL_DIR, defaults
 from grpodyn.rewards.catalogue import reward
 from grpodyn.tasks import task
 
-ROLLUP = Path("/proc/self/smaps_rollup")
+STATUS = Path("/proc/self/status")
 
 
 @dataclass
@@ -98,13 +98,14 @@ class PeakMemory:
     @staticmethod
     def now() -> float:
         """Return the anonymous memory of the process in MB; nan where the system does not tell."""
-        if not ROLLUP.exists():
+        if not STATUS.exists():
             return float("nan")
-        line = next(line for line in ROLLUP.read_text().splitlines() if line.startswith("Anonymous"))
+        line = next(line for line in STATUS.read_text().splitlines() if line.startswith("RssAnon"))
         return int(line.split()[1]) / 1024
 
     def _watch(self) -> None:
-        while not self._done.wait(0.2):
+        # Often: the logits of a large vocabulary come and go within a step, and are its peak.
+        while not self._done.wait(0.02):
             self.peak = max(self.peak, self.now())
 
     def __enter__(self) -> PeakMemory:
