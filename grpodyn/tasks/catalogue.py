@@ -7,6 +7,7 @@ from typing import Any
 
 from grpodyn.errors import ConfigError, UnknownNameError
 from grpodyn.tasks.arithmetic_format import ArithmeticFormat
+from grpodyn.tasks.arithmetic_stages import STAGE_TASKS, ArithmeticCurriculum
 from grpodyn.tasks.choices import ArcChallenge, MultipleChoice
 from grpodyn.tasks.gsm8k import Gsm8k
 from grpodyn.tasks.joint_commands import JointCommands
@@ -18,7 +19,7 @@ from grpodyn.tasks.string_commands import StringCommands
 from grpodyn.tasks.task import Task
 
 _MADE_HERE: dict[str, Callable[[], Task]] = {
-    known.name: known for known in (ArithmeticFormat, JointCommands, StringCommands)
+    known.name: known for known in (ArithmeticCurriculum, ArithmeticFormat, JointCommands, StringCommands, *STAGE_TASKS)
 }
 _OF_DATASETS: dict[str, type[DatasetTask]] = {
     known.name: known for known in (ArcChallenge, Gsm8k, Mbpp, MultipleChoice, OpenCoder, Programs)
