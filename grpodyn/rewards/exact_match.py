@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from grpodyn.errors import ConfigError
 from grpodyn.rewards.completion import Completion, text_of
 
 
@@ -37,3 +38,17 @@ def exact_match(
     if until:
         texts = [text.partition(until)[0] for text in texts]
     return [float(text == right) for text, right in zip(texts, answer, strict=True)]
+
+
+def gold_text(wanted: Any) -> str:
+    """Return a right answer, which must be text: no completion equals the number 12.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if not isinstance(wanted, str):
+        raise ConfigError(
+            f"the answer {str(wanted)[:80]} is a {type(wanted).__name__}, expected text; write it as text, or "
+            "use the reward numeric_match for numbers"
+        )
+    return wanted

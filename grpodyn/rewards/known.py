@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from grpodyn.rewards.code import code_complexity, code_syntax, code_tests, code_tests_fraction
 from grpodyn.rewards.ending import length, repetition, soft_overlong, stop
-from grpodyn.rewards.exact_match import exact_match
+from grpodyn.rewards.exact_match import exact_match, gold_text
 from grpodyn.rewards.language import language
 from grpodyn.rewards.math_match import math_match
 from grpodyn.rewards.multiple_choice import gold_letter, multiple_choice, valid_choice
@@ -62,7 +62,7 @@ class Known:
 
 
 _ALL: Final = (
-    Known(exact_match, "task"),
+    Known(exact_match, "task", readable=gold_text),
     Known(numeric_match, "task", readable=gold_number),
     Known(math_match, "task"),
     Known(multiple_choice, "task", readable=gold_letter),

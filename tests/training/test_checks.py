@@ -13,8 +13,9 @@ from grpodyn.errors import ConfigError
 from grpodyn.training import build, loading
 from grpodyn.training.checks import fitting
 from grpodyn.training.data import train_prompts
+from grpodyn.training.plan import plan_run
 
-ROWS = [{"question": f"{n}+1=", "solution": str(n + 1), "also": None} for n in range(6)]
+ROWS = [{"question": f"{n}+1=", "solution": str(n + 1), "level": n, "also": None} for n in range(6)]
 
 
 def config(folder, rows: list[dict[str, Any]], **changes: Any) -> Any:
@@ -30,10 +31,17 @@ def config(folder, rows: list[dict[str, Any]], **changes: Any) -> Any:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"task": {"answer": None}}, ["exact_match reads `answer`", "it has: prompt, solution, also", "task.answer"]),
+        (
+            {"task": {"answer": None}},
+            ["exact_match reads `answer`", "it has: prompt, solution, level, also", "task.answer"],
+        ),
         ({"task": {"answer": "also"}}, ["row 0", "nothing in `answer`"]),
         ({"rewards": ["code_tests"]}, ["`tests` or `cases`", "task.columns.tests"]),
         ({"rewards": ["multiple_choice"]}, ["multiple_choice, row 0", "'1' is no letter"]),
+        (
+            {"task": {"answer": "level"}},
+            ["exact_match, row 0", "the answer 0 is a int, expected text", "numeric_match"],
+        ),
         ({"rewards": ["numeric_mach"]}, ["did you mean 'numeric_match'?"]),
         ({"rewards": [{"name": "stop", "options": {"x": 1}}]}, ["stop has no option 'x'"]),
         ({"task": {"max_prompt_tokens": 3}}, ["6 of 6 prompts have more than 3 tokens", "longest has 4", "drop"]),
@@ -53,8 +61,15 @@ def test_is_refused_before_the_model_is_loaded(tmp_path, monkeypatch, changes, w
     assert not (tmp_path / "run").exists()
 
 
+def test_a_plan_warns_and_refuses_as_the_run_does(tmp_path) -> None:
+    wanted = config(tmp_path, ROWS, rewards=["exact_match", {"name": "stop", "weight": 2.0}], grpo={"max_steps": 1})
+    assert [caution.key for caution in plan_run(wanted).cautions] == ["rewards.0.weight"]
+    with pytest.raises(ConfigError, match="6 of 6 prompts"):
+        plan_run(config(tmp_path, ROWS, task={"max_prompt_tokens": 3}))
+
+
 def test_longer_prompts_are_dropped_if_asked(tmp_path) -> None:
-    rows = [*ROWS, {"question": "10000+1=", "solution": "10001", "also": None}]
+    rows = [*ROWS, {"question": "10000+1=", "solution": "10001", "level": 0, "also": None}]
     wanted = config(tmp_path, rows, task={"max_prompt_tokens": 4, "too_long": "drop"})
     assert len(fitting(wanted, train_prompts(wanted.task), build_tokenizer())) == 6
     none = config(tmp_path, rows, task={"max_prompt_tokens": 2, "too_long": "drop"})
