@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _RATIO = "perplexity_ratio/"
 _FIRST = (ACCURACY, GREEDY)
-_MOST_COLUMNS = 4
+_MOST_COLUMNS = 3
 
 
 class SweepView:
@@ -137,15 +137,21 @@ def _shown(arms: Sequence[ArmResult]) -> list[str]:
 def arms_table(arms: Sequence[ArmResult], title: str) -> Table:
     """Return what each arm reaches."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("arm", overflow="fold")
-    table.add_column("seeds", justify="right")
+    table.add_column("arm", no_wrap=True)
+    table.add_column("seeds", justify="right", no_wrap=True)
     shown = _shown(arms)
     for metric in shown:
-        table.add_column(literal(metric.replace("heldout/", "").replace("_ratio/", " ×\n")), justify="right")
+        table.add_column(literal(_heading(metric)), justify="right", overflow="fold")
     for arm in arms:
         values = [_give_or_take(arm.values[metric]) if metric in arm.values else "–" for metric in shown]
         table.add_row(literal(arm.arm), str(len(arm.seeds)), *values)
     return table
+
+
+def _heading(metric: str) -> str:
+    name, _, level = metric.partition("@")
+    short = name.replace("heldout/", "").replace("_ratio/", " ×\n")
+    return f"{short}\nat {level.rsplit('/', 1)[-1]}" if level else short
 
 
 def _differences_table(differences: Sequence[Difference], reference: str) -> Table:

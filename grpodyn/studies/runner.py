@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -98,10 +101,26 @@ def carry_out(
     lock = WriterLock.acquire(folder)
     try:
         sweep = _Sweep(study, planned, settings, folder, observer)
-        why = "only read" if make_pool is None else sweep.train(make_pool, lock, max_minutes)
+        with _ends_in_order():
+            why = "only read" if make_pool is None else sweep.train(make_pool, lock, max_minutes)
         return Finished(sweep.publish(), why)
     finally:
         lock.release()
+
+
+@contextmanager
+def _ends_in_order() -> Iterator[None]:
+    """Let a request to end (`kill`, a closed terminal) do what Ctrl-C does, unless it is to be ignored (nohup)."""
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            if signal.getsignal(number) is not signal.SIG_IGN and number not in before:
+                before[number] = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Sweep:

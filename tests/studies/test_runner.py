@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -204,3 +205,20 @@ def test_an_index_cannot_name_a_directory_outside(go, tmp_path, name):
     path.write_text(json.dumps(index))
     with pytest.raises(SchemaError, match="is called"):
         read_index(tmp_path / "out")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_request_to_end_is_a_ctrl_c(go, tmp_path, number):
+    class Ended(FakePool):
+        def ended(self, seconds):
+            if not self.interrupts:
+                os.kill(os.getpid(), number)
+            yield from super().ended(seconds)
+
+    before = signal.getsignal(number)
+    pool = Ended()
+    with pytest.raises(KeyboardInterrupt):
+        go(pool)
+    assert pool.interrupts == 1
+    assert states(tmp_path / "out")["none-s1"] == "interrupted"
+    assert signal.getsignal(number) is before
