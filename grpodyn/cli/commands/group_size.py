@@ -13,6 +13,7 @@ from grpodyn.cli.text import figure, literal
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from grpodyn.groups.one_run import OneRun
 
@@ -78,6 +79,7 @@ def _show(result: Any) -> None:
         _show_run(console, run)
     if result.across is not None:
         _show_across(console, result.across)
+        return
     console.print()
     console.print("What a real sweep would tell, and re-sampling cannot:")
     for line in result.sweep.commands:
@@ -135,10 +137,10 @@ def _sentences(run: OneRun) -> list[str]:
             said.append(f"no group size up to 256 is expected to keep dead groups at {implied.target:.0%} or below")
         else:
             sure = "no size up to 256 surely" if implied.surely is None else f"G={implied.surely} surely"
-            said.append(
-                f"at most {implied.target:.0%} dead groups: G={implied.g} is expected to do, G={implied.at_least} "
-                f"might, {sure} does"
-            )
+            told = f"G={implied.g} is expected to do, G={implied.at_least} might, {sure} does"
+            if implied.g == implied.at_least == implied.surely:
+                told = f"G={implied.g} does"
+            said.append(f"at most {implied.target:.0%} dead groups: {told}")
     said += [
         f"steps {phase.first_step}–{phase.last_step}: {phase.dead:.0%} dead ({figure(phase.all_right, '.0%')} all "
         f"right, {figure(phase.all_wrong, '.0%')} all wrong)"
@@ -162,18 +164,21 @@ def _show_across(console: Console, across: Any) -> None:
     for arm in across.arms:
         table.add_column(f"G={arm.g} (n={len(arm.runs)})", justify="right")
     judged = any(len(arm.runs) > 1 for arm in across.arms)
-    if judged:
-        table.add_column("against the first", overflow="fold")
     for kind in dict.fromkeys(measure.kind for measure in across.measures):
         heading = kind if kind != "needed" else f"needed for {across.solve_rate} {across.level:.3f}"
         table.add_row(literal(heading), style="bold")
         for measure in (one for one in across.measures if one.kind == kind):
-            means = [figure(measure.mean(i), ".4g") for i in range(len(across.arms))]
-            table.add_row(literal(f"  {measure.name}"), *means, *([literal(_verdicts(measure))] if judged else []))
+            table.add_row(literal(f"  {measure.name}"), *(_cell(measure, i) for i in range(len(across.arms))))
     console.print(table)
+    if judged:
+        first = f"G={across.arms[0].g}"
+        told = f"• ≠: told apart from {first} over seeds (t test, p < .05, by Holm over the figures of its kind)"
+        console.print(literal(f"{told}; without it, not separable. --json has each p and what could have been seen"))
     for sentence in (*across.warnings, *across.layers.notes):
         console.print(literal(f"• {sentence}"))
 
 
-def _verdicts(measure: Any) -> str:
-    return "; ".join(dict.fromkeys("not in all runs" if one is None else one.short for one in measure.separations[1:]))
+def _cell(measure: Any, arm: int) -> Text:
+    separation = measure.separations[arm]
+    apart = separation is not None and separation.separable
+    return literal(f"{'≠ ' if apart else ''}{figure(measure.mean(arm), '.4g')}")
