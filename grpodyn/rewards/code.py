@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, Literal
 
 from grpodyn.errors import ConfigError
+from grpodyn.rewards.answers import marked_answers
 from grpodyn.rewards.completion import Completion
 from grpodyn.rewards.thinking import answer_part
 from grpodyn.sandbox import Outcome, Program, SandboxPool, StdioCase
@@ -27,7 +28,7 @@ Which = Literal["last", "first", "only"]
 
 
 def code_of(completion: Completion, prompt: Any = "", block: Which = "last") -> str:
-    r"""Return the fenced block of Python in a completion's answer, or all of it where nothing is fenced.
+    r"""Return the fenced block of Python in a completion's answer, else what it tags as its answer, else all of it.
 
     Args:
         completion: text or messages; what is inside the thinking is passed over.
@@ -36,11 +37,11 @@ def code_of(completion: Completion, prompt: Any = "", block: Which = "last") -> 
 
     >>> code_of("First try:\n```python\nx = 1\n```\nBetter:\n```python\nx = 2\n```\nDone.")
     'x = 2\n'
-    >>> code_of("x = 3")
-    'x = 3'
+    >>> code_of("x = 3"), code_of("<reasoning>3</reasoning><answer>x = 3</answer>")
+    ('x = 3', 'x = 3')
     """
     text = answer_part(completion, prompt)
-    blocks = FENCED.findall(text)
+    blocks = FENCED.findall(text) or marked_answers(text, ("answer_tag",))
     if len(blocks) > 1 and block == "only":
         return ""
     return str(blocks[0 if block == "first" else -1]) if blocks else text

@@ -72,7 +72,9 @@ def task_of(task: TaskConfig) -> Task | None:
         made = PlainRows({"prompt": task.prompt, "answer": task.answer, "columns": dict(task.columns)}, source)
     else:
         return None
-    template = task.template or str(getattr(made, "template", PLACE))
+    # A system's message says how to answer; the task's own instruction would contradict it.
+    own = PLACE if task.system is not None else str(getattr(made, "template", PLACE))
+    template = task.template or own
     return made if template == PLACE else Presented(made, template)
 
 

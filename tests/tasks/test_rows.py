@@ -166,7 +166,9 @@ def test_a_config_names_task_data_template_and_conversation(tmp_path) -> None:
     assert held_out(plain, "choose", 3).prompts[0].startswith("Q: Ann")
     chat = TaskConfig(name="gsm8k", dataset=str(path), chat=True, system="Be brief.")
     assert [message["role"] for message in train_prompts(chat)[0]["prompt"]] == ["system", "user"]
-    assert "####" in train_prompts(chat)[0]["prompt"][1]["content"], "the task's own template"
+    assert "####" not in train_prompts(chat)[0]["prompt"][1]["content"], "the message says how to answer"
+    bare = train_prompts(TaskConfig(name="gsm8k", dataset=str(path), chat=True))
+    assert "####" in bare[0]["prompt"][0]["content"], "the task's own template"
     with pytest.raises(ConfigError, match="conversations"):
         text_task(chat)
 
