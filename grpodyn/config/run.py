@@ -183,8 +183,8 @@ class RunConfig(StrictModel):
             raise ValueError("grpo.save_strategy is 'no', but a stage begins from the checkpoint of the one before it")
         if self.sft is not None and self.lora is not None and self.grpo.get("beta"):
             raise ValueError(
-                f"grpo.beta is {self.grpo['beta']!r}, but TRL measures the KL term of an adapter from the model without "
-                "it, which is the one before sft; set beta to 0, or lora to null"
+                f"grpo.beta is {self.grpo['beta']!r}, but TRL measures the KL term of an adapter from the model "
+                "without it, which is the one before sft; set beta to 0, or lora to null"
             )
         return self
 

@@ -13,6 +13,7 @@ import numpy as np
 from grpodyn.errors import UnreadableError
 from grpodyn.trace.reader import Run, open_run
 from grpodyn.trace.schema import MANIFEST
+from grpodyn.trace.stages import StageCourse, stage_course
 
 # `spectra` arrive at their own cadence and `evaluations` when asked for: steps between their rows are no gap.
 _REGULAR = ("tensors", "layers", "metrics", "rollouts")
@@ -48,6 +49,8 @@ class Overview:
     last_step: int
     rows: dict[str, int]
     segments: list[dict[str, Any]]
+    stages: StageCourse | None
+    """Null for a run without stages."""
     gaps: list[Gap]
     recorder: RecordedCost
     skipped: list[dict[str, str]]
@@ -75,6 +78,7 @@ def overview(run: Run) -> Overview:
         last_step=run.last_step,
         rows=run.rows,
         segments=run.manifest.segments,
+        stages=stage_course(run),
         gaps=gaps,
         recorder=cost,
         skipped=skipped,

@@ -32,9 +32,9 @@ def grpo_arguments(config: RunConfig, checkpoints: Path) -> GRPOConfig:
     Raises:
         ConfigError: a key that `GRPOConfig` does not have, a value of another type, or one that TRL refuses.
     """
-    _check(config.grpo, GRPOConfig, "grpo")
+    check_keys(config.grpo, GRPOConfig, "grpo")
     arguments = {
-        **_device_defaults(config),
+        **device_defaults(config.grpo),
         "report_to": "none",
         "logging_steps": 1,
         # A NaN loss would otherwise be logged as the mean of the losses before it.
@@ -49,7 +49,7 @@ def grpo_arguments(config: RunConfig, checkpoints: Path) -> GRPOConfig:
         "trust_remote_code": config.model.trust_remote_code,
         "reward_weights": [reward.weight for reward in config.rewards],
     }
-    _check_ranges(arguments)
+    check_ranges(arguments, "grpo")
     if config.model.revision is not None:
         # The policy is passed as an instance; TRL reads this when it loads the reference model.
         arguments["model_init_kwargs"] = {"revision": config.model.revision}
@@ -67,22 +67,28 @@ def lora_arguments(config: RunConfig) -> LoraConfig | None:
     """
     if config.lora is None:
         return None
-    _check(config.lora, LoraConfig, "lora")
+    check_keys(config.lora, LoraConfig, "lora")
     try:
         return LoraConfig(**{"task_type": "CAUSAL_LM", **config.lora})
     except (ValueError, TypeError) as error:
         raise ConfigError(f"PEFT refuses the lora section: {' '.join(str(error).split())}") from error
 
 
-def _device_defaults(config: RunConfig) -> dict[str, Any]:
+def device_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that depend on the device, for a trainer whose other arguments are `given`."""
     # TRL turns bf16 autocast on wherever it is not told otherwise; on a CPU that is slower and rounds for nothing.
-    if config.grpo.get("use_cpu") or not torch.accelerator.is_available():
+    if given.get("use_cpu") or not torch.accelerator.is_available():
         return {"use_cpu": True, "bf16": False, "dataloader_pin_memory": False}
-    precise = config.grpo.get("fp16") is True
+    precise = given.get("fp16") is True
     return {"bf16": not precise and torch.cuda.is_available() and torch.cuda.is_bf16_supported()}
 
 
-def _check(given: Mapping[str, Any], target: type[Any], section: str) -> None:
+def check_keys(given: Mapping[str, Any], target: type[Any], section: str) -> None:
+    """Check that a class of arguments has these keys, and that the plain ones are of its types.
+
+    Raises:
+        ConfigError: naming the key, its value and what was expected.
+    """
     hints = typing.get_type_hints(target)
     known = [field.name for field in dataclasses.fields(target) if field.init]
     for key, value in given.items():
@@ -92,14 +98,20 @@ def _check(given: Mapping[str, Any], target: type[Any], section: str) -> None:
             _check_type(hints[key], value, f"{section}.{key}")
 
 
-def _check_ranges(arguments: Mapping[str, Any]) -> None:
-    """Refuse what torch's optimizers would refuse only after the model is loaded."""
+def check_ranges(arguments: Mapping[str, Any], section: str) -> None:
+    """Refuse what torch's optimizers would refuse only after the model is loaded.
+
+    Raises:
+        ConfigError: naming the key and what was expected.
+    """
     for key in ("learning_rate", "weight_decay", "adam_epsilon"):
         if arguments.get(key, 0.0) < 0:
-            raise ConfigError(f"`grpo.{key}` is {arguments[key]!r}, expected a number of at least 0")
+            raise ConfigError(f"`{section}.{key}` is {arguments[key]!r}, expected a number of at least 0")
     for key in ("adam_beta1", "adam_beta2"):
         if not 0 <= arguments.get(key, 0.0) < 1:
-            raise ConfigError(f"`grpo.{key}` is {arguments[key]!r}, expected a number from 0 up to, not including, 1")
+            raise ConfigError(
+                f"`{section}.{key}` is {arguments[key]!r}, expected a number from 0 up to, not including, 1"
+            )
 
 
 def _is_plain(hint: Any) -> bool:

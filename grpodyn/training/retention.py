@@ -7,7 +7,8 @@ from typing import Any
 from datasets import Dataset
 
 from grpodyn.config.batching import TRL_DEFAULTS
-from grpodyn.config.run import RunConfig
+from grpodyn.config.run import EvaluateConfig, RunConfig
+from grpodyn.config.stages import StageConfig
 from grpodyn.errors import ConfigError
 from grpodyn.evaluation.retention import Retention, Stage
 from grpodyn.evaluation.text import read_text
@@ -28,9 +29,10 @@ def retention(config: RunConfig, tokenizer: Any, prompts: Dataset, held_out: Exa
         ConfigError, UnknownNameError: a text, a stage or the prompts are missing, or not of the kind that is needed.
     """
     evaluate = config.evaluate
-    if evaluate is None or not (evaluate.texts or evaluate.kl or evaluate.stages):
+    tested = [] if evaluate is None else _tested(config, evaluate)
+    if evaluate is None or not (evaluate.texts or evaluate.kl or tested):
         return None
-    stages = [Stage(stage.name, data.held_out(stage.task, stage.split, stage.prompts)) for stage in evaluate.stages]
+    stages = [Stage(stage.name, data.held_out(stage.task, stage.split, stage.prompts)) for stage in tested]
     longest = int(config.grpo.get("max_completion_length", TRL_DEFAULTS["max_completion_length"]))
     return Retention(
         tokenizer,
@@ -42,6 +44,12 @@ def retention(config: RunConfig, tokenizer: Any, prompts: Dataset, held_out: Exa
         max_new_tokens=longest,
         batch_size=evaluate.batch_size,
     )
+
+
+def _tested(config: RunConfig, evaluate: EvaluateConfig) -> list[StageConfig]:
+    """Return what is tested again: what is asked for, and every stage of a curriculum."""
+    own = [] if config.curriculum is None else config.curriculum.stages
+    return [*evaluate.stages, *(StageConfig(name=one.name, task=one.task, split=evaluate.split) for one in own)]
 
 
 def _drift_prompts(prompts: Dataset, held_out: Examples | None, count: int) -> tuple[str, ...]:

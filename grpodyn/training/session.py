@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grpodyn.config.batching import batch_plan, planned_steps, world_size
 from grpodyn.config.run import RunConfig
 from grpodyn.diagnosis.callback import DiagnoseLive
 from grpodyn.errors import UsageError
-from grpodyn.trace.manifest import RunStatus
-from grpodyn.training import checkpoints
-from grpodyn.training.build import Training, build_trainer
+from grpodyn.recording.recorder import Recorder, is_first_rank
+from grpodyn.trace.manifest import Manifest, RunStatus
+from grpodyn.training import checkpoints, data
+from grpodyn.training.build import Training, build_leg, build_trainer
+from grpodyn.training.curriculum import (
+    NotViableError,
+    StageGate,
+    StageNotes,
+    StageTest,
+    StageWatch,
+    earlier_tests,
+)
 from grpodyn.training.display import Display
 from grpodyn.training.heldout import EvaluateHeldOut
+from grpodyn.training.legs import Leg, ends_run, legs, recorded_past, remaining
 from grpodyn.training.progress import ProgressDisplay
 from grpodyn.training.quiet import quiet_libraries
 from grpodyn.training.stopping import StopOnSignal
@@ -82,43 +93,128 @@ def train(config: RunConfig, run_dir: Path, display: Display, *, resume: bool = 
     """
     checkpoint = checkpoints.last_whole(run_dir / checkpoints.FOLDER) if resume else None
     with StopOnSignal() as stop, _log_shown(display), quiet_libraries():
-        asking = [checkpoints.CheckpointClock(), stop]
-        training = build_trainer(config, run_dir, append=resume, before_recorder=asking)
-        stop.then = training.recorder.hurry
-        if resume:
-            _prepare_to_go_on(config, training, run_dir, checkpoint, display)
-        if config.evaluate is not None and (training.held_out is not None or training.retention is not None):
-            known = resume and base_is_known(run_dir)
-            tokenizer = training.trainer.processing_class
-            evaluation = EvaluateHeldOut(
-                config.evaluate, training.held_out, tokenizer, training.recorder, display, known, training.retention
+        planned = legs(config)
+        if planned:
+            recorder = _train_legs(config, planned, run_dir, display, stop, resume, checkpoint)
+        else:
+            training = build_trainer(
+                config, run_dir, append=resume, before_recorder=[checkpoints.CheckpointClock(), stop]
             )
-            training.trainer.add_callback(evaluation)
-        training.trainer.add_callback(DiagnoseLive(training.recorder, display.say))
-        training.trainer.add_callback(ProgressDisplay(display, lambda: training.recorder.cost.fraction))
-        _run(training, checkpoint, display)
-        recorder = training.recorder
-        if recorder.refused is not None:
-            # The recorder saves the model with its record; what was trained is worth keeping without one too.
-            training.trainer.save_model(str(recorder.run_dir / MODEL))
+            if resume:
+                _prepare_to_go_on(run_dir, checkpoint, display)
+                _refuse_if_done(config, training, run_dir, checkpoint)
+            _watch(config, training, run_dir, display, stop, known=resume and base_is_known(run_dir))
+            _run(training, checkpoint, display)
+            recorder = training.recorder
+            _save_unrecorded(training)
         # Absolute for whatever the training does to its working directory; for people as they wrote it.
         used = recorder.run_dir if run_dir.is_absolute() else Path(os.path.relpath(recorder.run_dir))
         return Trained(used, recorder.refused)
 
 
-def _prepare_to_go_on(
-    config: RunConfig, training: Training, run_dir: Path, checkpoint: tuple[int, Path] | None, display: Display
+def _train_legs(
+    config: RunConfig,
+    planned: Sequence[Leg],
+    run_dir: Path,
+    display: Display,
+    stop: StopOnSignal,
+    resume: bool,
+    checkpoint: tuple[int, Path] | None,
+) -> Recorder:
+    """Train a run's stages in turn, each from the checkpoint of the one before; return the last recorder."""
+    on_stall = None if config.curriculum is None else config.curriculum.on_stall
+    known = recorded_past(run_dir, 0 if checkpoint is None else checkpoint[0]) if resume else []
+    todo = remaining(planned, known, on_stall)
+    if resume:
+        _prepare_to_go_on(run_dir, checkpoint, display)
+    base_known, append = resume and base_is_known(run_dir), resume
+    while True:
+        leg, done = todo[0], 0 if checkpoint is None else checkpoint[0]
+        display.say(f"stage {leg.number} of {len(planned)}, {leg.name}, from step {leg.start}")
+        notes = StageNotes(leg)
+        test = _stage_test(config, leg, run_dir, done)
+        asking = [checkpoints.CheckpointClock(), stop, notes]
+        if test is not None:
+            asking.append(StageWatch(test, notes, display))
+        training = build_leg(config, leg, run_dir, done, append=append, before_recorder=asking)
+        notes.recorder = training.recorder
+        if test is not None:
+            test.tokenizer = training.trainer.processing_class
+            group, temperature = training.trainer.num_generations, training.trainer.args.temperature
+            training.trainer.add_callback(StageGate(test, group, temperature, training.recorder, notes, display))
+        _watch(config, training, run_dir, display, stop, known=base_known)
+        try:
+            _run(training, checkpoint, display)
+        except NotViableError:
+            return training.recorder
+        _save_unrecorded(training)
+        run_dir, append, base_known = training.recorder.run_dir, True, True
+        todo = todo[1:]
+        if not todo or ends_run(leg, notes.outcome, on_stall):
+            return training.recorder
+        if stop.asked:
+            # The stage had come to its end all the same; the run has not.
+            if training.recorder.refused is None and is_first_rank():
+                Manifest.read(run_dir).updated(status="stopped_early").write(run_dir)
+            return training.recorder
+        checkpoint = checkpoints.last_whole(run_dir / checkpoints.FOLDER)
+        end = int(training.trainer.state.global_step)
+        if checkpoint is None or checkpoint[0] != end:
+            raise UsageError(
+                f"the stage {leg.name} left no whole checkpoint of its last step {end} in {run_dir}, from which the "
+                "next one begins; see grpo.save_strategy"
+            )
+        after_sft = end if leg.kind == "sft" else leg.after_sft
+        todo[0] = replace(todo[0], start=end, after_sft=after_sft)
+        # The next stage loads the model anew: two at once may not fit.
+        del training
+        gc.collect()
+
+
+def _stage_test(config: RunConfig, leg: Leg, run_dir: Path, done: int) -> StageTest | None:
+    rule = config.curriculum
+    if rule is None or not leg.in_curriculum:
+        return None
+    examples = data.held_out(leg.task, rule.split, rule.items)
+    return StageTest(rule, leg, examples, earlier_tests(run_dir, leg, done) if done > leg.start else [])
+
+
+def _watch(
+    config: RunConfig, training: Training, run_dir: Path, display: Display, stop: StopOnSignal, *, known: bool
 ) -> None:
+    """Add what looks on: evaluation, diagnosis and display."""
+    stop.then = training.recorder.hurry
+    if config.evaluate is not None and (training.held_out is not None or training.retention is not None):
+        tokenizer = training.trainer.processing_class
+        evaluation = EvaluateHeldOut(
+            config.evaluate, training.held_out, tokenizer, training.recorder, display, known, training.retention
+        )
+        training.trainer.add_callback(evaluation)
+    training.trainer.add_callback(DiagnoseLive(training.recorder, display.say))
+    training.trainer.add_callback(ProgressDisplay(display, lambda: training.recorder.cost.fraction))
+
+
+def _save_unrecorded(training: Training) -> None:
+    recorder = training.recorder
+    if recorder.refused is not None:
+        # The recorder saves the model with its record; what was trained is worth keeping without one too.
+        training.trainer.save_model(str(recorder.run_dir / MODEL))
+
+
+def _prepare_to_go_on(run_dir: Path, checkpoint: tuple[int, Path] | None, display: Display) -> None:
     for partial in checkpoints.remove_partial(run_dir / checkpoints.FOLDER):
         display.say(f"removed {partial.name}: it was only half written")
     if checkpoint is None:
         display.say("there is no checkpoint yet: starting over from step 0, as a new segment of the run")
-        return
-    step = checkpoint[0]
+    else:
+        display.say(f"going on from the checkpoint of step {checkpoint[0]}")
+
+
+def _refuse_if_done(config: RunConfig, training: Training, run_dir: Path, checkpoint: tuple[int, Path] | None) -> None:
+    step = 0 if checkpoint is None else checkpoint[0]
     total = planned_steps(config.grpo, batch_plan(config.grpo, world_size()), len(training.trainer.train_dataset))
     if step >= total:
         raise UsageError(f"{run_dir} has all of its {total} steps; to train on, resume with --set grpo.max_steps=MORE")
-    display.say(f"going on from the checkpoint of step {step}")
 
 
 def _run(training: Training, checkpoint: tuple[int, Path] | None, display: Display) -> None:
@@ -127,7 +223,7 @@ def _run(training: Training, checkpoint: tuple[int, Path] | None, display: Displ
     try:
         training.trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint[1]))
         status = "finished"
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, NotViableError):
         status = "stopped_early"
         raise
     finally:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from grpodyn.evaluation.records import HeldOut, held_out_by_step
 from grpodyn.trace.reader import open_run
+from grpodyn.trace.stages import StageCourse, stage_course
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class RunSummary:
     before: HeldOut | None
     after: HeldOut | None
     """The last evaluation, unless that is the one before training."""
+    stages: StageCourse | None = None
+    """Null for a run without stages."""
 
 
 def summarize(run_dir: Path) -> RunSummary:
@@ -32,7 +35,8 @@ def summarize(run_dir: Path) -> RunSummary:
     evaluations = held_out_by_step(run)
     before = evaluations.get(0)
     last = max(evaluations, default=0)
-    return RunSummary(run.path, run.status, run.last_step, before, evaluations[last] if last > 0 else None)
+    after = evaluations[last] if last > 0 else None
+    return RunSummary(run.path, run.status, run.last_step, before, after, stage_course(run))
 
 
 def lines(summary: RunSummary) -> list[str]:

@@ -214,6 +214,10 @@ def _record(config: RunConfig, directory: Path, resume: bool, as_json: bool) -> 
     if as_json:
         _echo_json(summary)
         return
+    if summary.stages is not None:
+        from grpodyn.cli.stages_view import stages_table
+
+        console.print(stages_table(summary.stages))
     for line in lines(summary):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if shown.failed is not None:

@@ -63,6 +63,10 @@ def _show(path: Path, facts: Overview, done: list[str] | None) -> None:
     if len(facts.segments) > 1:
         starts = ", ".join(str(segment.get("start_step")) for segment in facts.segments)
         console.print(literal(f"segments: {len(facts.segments)}, started at steps {starts}"))
+    if facts.stages is not None:
+        from grpodyn.cli.stages_view import stages_table
+
+        console.print(stages_table(facts.stages))
     for skip in facts.skipped:
         console.print(literal(f"not recorded: {skip['what']}: {skip['why']}"))
     for problem in facts.problems:

@@ -1,0 +1,81 @@
+"""Are prompts put the same way in every stage and in evaluation?
+
+A model that was tuned on conversations and is then rewarded on bare text is asked to do something new, and what it
+loses then is not what it forgot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from grpodyn.config.run import RunConfig
+from grpodyn.config.task import TaskConfig
+from grpodyn.errors import ConfigError
+from grpodyn.training import data
+
+STAND_IN = "…the prompt…"
+"""Stands for what differs from prompt to prompt."""
+
+
+def rendered(task: TaskConfig, tokenizer: Any) -> str:
+    """Return how a task puts a prompt, with `STAND_IN` for the prompt itself, as the model reads it.
+
+    Raises:
+        ConfigError: a conversation, and the tokenizer has no chat template.
+        UnknownNameError: there is no such task.
+    """
+    made = data.task_of(task)
+    template = str(task.template or getattr(made, "template", None) or "{prompt}")
+    text = template.replace("{prompt}", STAND_IN)
+    if task.chat:
+        before = [] if task.system is None else [{"role": "system", "content": task.system}]
+        return _conversation([*before, {"role": "user", "content": text}], tokenizer)
+    if made is not None:
+        return text
+    first = data.train_prompts(task)[0]["prompt"]
+    if isinstance(first, str):
+        return text
+    # A data set of conversations: all but the last message are taken to be the same for every prompt.
+    *before, last = first
+    return _conversation([*before, {**last, "content": STAND_IN}], tokenizer)
+
+
+def check_templates(config: RunConfig, tokenizer: Any) -> None:
+    """Check that supervised fine-tuning, every stage of GRPO and what is tested again put their prompts the same way.
+
+    Raises:
+        ConfigError: two of them do not; both ways are shown.
+    """
+    wanted = rendered(config.task, tokenizer)
+    for where, task in _others(config).items():
+        found = rendered(task, tokenizer)
+        if found != wanted:
+            raise ConfigError(
+                f"task and {where} put their prompts in different ways, so what one learns the other does not see. "
+                f"task:\n{_indented(wanted)}\n{where}:\n{_indented(found)}\nSet `template`, `chat` and `system` alike "
+                "in both, or name one task in both"
+            )
+
+
+def _others(config: RunConfig) -> Mapping[str, TaskConfig]:
+    found: dict[str, TaskConfig] = {}
+    if config.sft is not None and config.sft.task is not None:
+        found["sft.task"] = config.sft.task
+    if config.curriculum is not None:
+        found |= {f"curriculum.stages: {stage.name}": stage.task for stage in config.curriculum.stages}
+    return found
+
+
+def _conversation(messages: list[dict[str, str]], tokenizer: Any) -> str:
+    try:
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+    except ValueError as error:
+        raise ConfigError(
+            "prompts are conversations, and the model's tokenizer has no chat template; set task.chat to false, or "
+            "give a model with one"
+        ) from error
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
