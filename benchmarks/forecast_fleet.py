@@ -58,7 +58,7 @@ class FleetRun:
 def distil(folder: Path, target: Path) -> None:
     """Write what is needed of every finished run with held-out evaluations, one JSON object a line."""
     lines = []
-    for path in sorted(folder.iterdir()):
+    for path in sorted(path for path in folder.iterdir() if path.is_dir()):
         try:
             run = open_run(path)
             series, tested = reward_series(run), evaluation(run, "heldout/accuracy")
@@ -66,7 +66,7 @@ def distil(folder: Path, target: Path) -> None:
             print(f"left out {path.name}: {error}")
             continue
         if run.status != "finished" or tested is None or not len(series):
-            print(f"left out {path.name}: {run.status}, {'no ' if tested is None else ''}held-out accuracy")
+            print(f"left out {path.name}: {run.status}, {'without' if tested is None else 'with'} held-out accuracy")
             continue
         known = np.isfinite(tested[1])
         rate = series.learning_rate
