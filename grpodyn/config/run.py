@@ -69,6 +69,10 @@ class EvaluateConfig(StrictModel):
     temperatures: list[Annotated[float, Field(gt=0, le=10)]] = Field(default_factory=lambda: list(TEMPERATURES))
     """Where accuracy is measured beside T=1 and greedily: what a temperature alone gives is not learning."""
     batch_size: int = Field(default=256, ge=1)
+    samples: int | None = Field(default=None, ge=1)
+    """Completions sampled of each prompt and judged by a reward; null for the exact probability of the answer."""
+    judge: str | None = None
+    """With `samples`, the reward that judges, by the name it is recorded under: 1 is right. Null for the first."""
     texts: list[str] = Field(default_factory=list)
     """Held-out text whose perplexity is measured: files (.txt, or .jsonl with a `text` a line), or shipped texts."""
     window: int = Field(default=256, ge=1)
@@ -88,6 +92,8 @@ class EvaluateConfig(StrictModel):
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise ValueError(f"{what} are told apart by name, and {', '.join(twice)} occurs twice; rename one")
+        if self.judge is not None and self.samples is None:
+            raise ValueError(f"judge is {self.judge!r}, but nothing is sampled that it could judge; set `samples`")
         return self
 
 
@@ -145,6 +151,14 @@ class RunConfig(StrictModel):
             raise ValueError(
                 f"rewards are recorded by name, and {', '.join(twice)} occurs twice; give one of them another `label`"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _judge_is_a_reward(self) -> Self:
+        judge = None if self.evaluate is None else self.evaluate.judge
+        names = [reward.recorded_as for reward in self.rewards]
+        if judge is not None and judge not in names:
+            raise ValueError(f"evaluate.judge is {judge!r}, expected one of the run's rewards: {', '.join(names)}")
         return self
 
     @model_validator(mode="after")

@@ -18,6 +18,12 @@ BEST_TEMPERATURE_ACCURACY = "heldout/best_temperature_accuracy"
 PASS_AT = "heldout/pass@"  # noqa: S105  # no password
 """With k after it: the chance that at least one of k samples at temperature 1 is right."""
 
+TRUNCATED = "heldout/truncated"
+"""Share of samples that were cut off before they ended."""
+ENDED = "heldout/ended"
+"""Share that ended by an end token."""
+LENGTH = "heldout/mean_length"
+
 
 @dataclass(frozen=True)
 class HeldOut:

@@ -31,6 +31,7 @@ from grpodyn.training.checkpoints import FOLDER
 from grpodyn.training.early_stop import EarlyStop
 from grpodyn.training.legs import Leg, keep_tuned
 from grpodyn.training.retention import retention
+from grpodyn.training.sampled import SampledTest, sampled_test
 from grpodyn.training.sft import assemble_sft, sft_arguments, sft_examples, sft_steps
 from grpodyn.training.templates import check_templates
 
@@ -48,6 +49,8 @@ class Training:
     """What accuracy is measured on; None without evaluation."""
     retention: Retention | None = None
     """What else is measured beside it."""
+    sampled: SampledTest | None = None
+    """The held-out prompts that are sampled, in place of `held_out`."""
 
 
 def build_trainer(
@@ -75,6 +78,7 @@ def build_trainer(
     prompts = checks.fitting(config, prompts, tokenizer)
     for caution in checks.cautions(config, tokenizer):
         logger.warning("caution: %s", caution)
+    sampled = sampled_test(config, tokenizer)
     beside = retention(config, tokenizer, prompts, held_out)
     model = loading.load_model(config.model)
     recorder = _recorder(config, config.task, run_dir, append)
@@ -84,7 +88,7 @@ def build_trainer(
     except ConfigError:
         _remove_if_empty(run_dir / FOLDER, run_dir)
         raise
-    return Training(trainer, recorder, held_out, beside)
+    return Training(trainer, recorder, held_out, beside, sampled)
 
 
 def build_leg(
@@ -135,6 +139,7 @@ def _build_grpo(
         tuned = keep_tuned(run_dir, run_dir / FOLDER / f"checkpoint-{leg.after_sft}")
         source = config.model.model_copy(update={"path": str(tuned), "revision": None})
         arguments.model_init_kwargs = None
+    sampled = sampled_test(config, tokenizer)
     beside = retention(config, tokenizer, prompts, held_out)
     recorder = _recorder(config, leg.task, run_dir, append)
     callbacks = [*before_recorder, *_watch(config), recorder]
@@ -143,7 +148,7 @@ def _build_grpo(
     )
     if leg.after_sft is not None:
         _begin_anew(trainer, leg.after_sft, fresh=done == leg.after_sft)
-    return Training(trainer, recorder, held_out, beside)
+    return Training(trainer, recorder, held_out, beside, sampled)
 
 
 def _build_sft(
@@ -159,6 +164,7 @@ def _build_sft(
     check_templates(config, tokenizer)
     for caution in checks.cautions(config, tokenizer):
         logger.warning("caution: %s", caution)
+    sampled = sampled_test(config, tokenizer)
     beside = retention(config, tokenizer, examples, held_out)
     recorder = _recorder(config, leg.task, run_dir, append)
     arguments.max_steps = sft_steps(arguments, len(examples))
@@ -168,7 +174,7 @@ def _build_sft(
     except ConfigError:
         _remove_if_empty(run_dir / FOLDER, run_dir)
         raise
-    return Training(trainer, recorder, held_out, beside)
+    return Training(trainer, recorder, held_out, beside, sampled)
 
 
 def _begin_anew(trainer: Any, offset: int, fresh: bool) -> None:
@@ -185,7 +191,7 @@ def _begin_anew(trainer: Any, offset: int, fresh: bool) -> None:
 
 
 def _held_out(config: RunConfig) -> Examples | None:
-    if config.evaluate is None or not config.evaluate.prompts:
+    if config.evaluate is None or not config.evaluate.prompts or config.evaluate.samples is not None:
         return None
     return data.held_out(config.task, config.evaluate.split, config.evaluate.prompts)
 

@@ -31,6 +31,18 @@ def train_prompts(task: TaskConfig) -> datasets.Dataset:
     return data.map(_conversation(task)) if task.chat else data
 
 
+def held_out_rows(task: TaskConfig, split: str, prompts: int) -> datasets.Dataset:
+    """Return the first `prompts` rows of another split as they would be trained on, with all that rewards read.
+
+    Raises:
+        ConfigError: the split is the one trained on, is missing, or it is empty.
+        UnknownNameError: the task has no such split.
+    """
+    if split == task.split:
+        raise ConfigError(f"evaluate.split is {split!r}, which is trained on; name a split that is held out")
+    return train_prompts(task.model_copy(update={"split": split, "limit": prompts}))
+
+
 def held_out(task: TaskConfig, split: str, prompts: int) -> Examples:
     """Return the first `prompts` examples of another split.
 

@@ -15,6 +15,7 @@ from grpodyn.evaluation.retention import DRIFT, PERPLEXITY, STAGE, Retention
 from grpodyn.recording.recorder import is_first_rank
 from grpodyn.tasks import Examples
 from grpodyn.training.display import Display
+from grpodyn.training.sampled import SampledTest
 
 
 class EvaluationSink(Protocol):
@@ -50,6 +51,7 @@ class EvaluateHeldOut(TrainerCallback):  # type: ignore[misc]  # transformers ha
         display: Display,
         base_is_known: bool = False,
         retention: Retention | None = None,
+        sampled: SampledTest | None = None,
     ) -> None:
         self._config = config
         self._examples = examples
@@ -58,6 +60,7 @@ class EvaluateHeldOut(TrainerCallback):  # type: ignore[misc]  # transformers ha
         self._display = display
         self._base_is_known = base_is_known
         self._retention = retention
+        self._sampled = sampled
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         """Measure the base; a run that goes on has that already."""
@@ -87,6 +90,13 @@ class EvaluateHeldOut(TrainerCallback):  # type: ignore[misc]  # transformers ha
             self._display.say(
                 f"step {step}: held-out accuracy {measured.accuracy:.3f} at T=1, {measured.greedy:.3f} greedy, "
                 f"{measured.best:.3f} at its best temperature ({measured.best_temperature:g}), {measured.n} prompts"
+            )
+        if self._sampled is not None:
+            found = self._sampled.measure(model)
+            metrics |= found.metrics()
+            self._display.say(
+                f"step {step}: held-out pass@1 {found.accuracy:.3f} of {found.samples} samples, {found.greedy:.3f} "
+                f"greedy, {found.truncated:.3f} cut off, {found.prompts} prompts"
             )
         if self._retention is not None:
             retained = self._retention.measure(model, step)

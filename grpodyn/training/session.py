@@ -184,10 +184,18 @@ def _watch(
 ) -> None:
     """Add what looks on: evaluation, diagnosis and display."""
     stop.then = training.recorder.hurry
-    if config.evaluate is not None and (training.held_out is not None or training.retention is not None):
+    measured = (training.held_out, training.retention, training.sampled)
+    if config.evaluate is not None and any(one is not None for one in measured):
         tokenizer = training.trainer.processing_class
         evaluation = EvaluateHeldOut(
-            config.evaluate, training.held_out, tokenizer, training.recorder, display, known, training.retention
+            config.evaluate,
+            training.held_out,
+            tokenizer,
+            training.recorder,
+            display,
+            known,
+            training.retention,
+            training.sampled,
         )
         training.trainer.add_callback(evaluation)
     training.trainer.add_callback(DiagnoseLive(training.recorder, display.say))
