@@ -15,6 +15,8 @@ from grpodyn.groups.sweep import Sweep, sweep
 if TYPE_CHECKING:
     from grpodyn.trace.reader import Run
 
+LARGEST = 1024
+"""Beyond it the recorded groups say nothing, and a table of chances takes memory without end."""
 TARGET = 0.4
 """Share of dead groups that a viability gate of a public recipe calls good."""
 
@@ -54,8 +56,10 @@ class GroupSizeAnalysis(Analysis):
             UsageError: a size or a target that makes no sense.
         """
         asked, target = tuple(options.get("sizes", ())), float(options.get("target", TARGET))
-        if any(g < 2 for g in asked):
-            raise UsageError(f"group sizes {asked}: a group compares completions of a prompt, expected at least 2")
+        if any(not 2 <= g <= LARGEST for g in asked):
+            raise UsageError(
+                f"group sizes {asked}: a group compares completions of a prompt, expected from 2 to {LARGEST}"
+            )
         if not 0 < target < 1:
             raise UsageError(f"target {target:g} is no share of groups; expected a number between 0 and 1, such as 0.4")
         runs = (run, *options.get("others", ()))

@@ -20,6 +20,8 @@ from grpodyn.series.columns import evaluation
 if TYPE_CHECKING:
     from grpodyn.trace.reader import Run
 
+_PROMPTS = 1000
+"""Held-out prompts where a run does not say how many it has."""
 _LAST_SHARE = 0.25
 """Of a run without evaluations, the rollouts of this last share of the steps stand in."""
 
@@ -52,7 +54,7 @@ class PowerAnalysis(Analysis):
         noise = Noise(2 * between, 2 * within, seed if spread is None else float(spread))
         design = _design(runs, arms, options)
         said = (basis, "the spread of seeds was given" if spread is not None else seed_basis)
-        return plan(noise, design, float(options.get("difference") or 0.05), said, **_risks(options))
+        return plan(noise, design, _given(options, "difference", 0.05), said, **_risks(options))
 
 
 def _risks(options: dict[str, Any]) -> dict[str, float]:
@@ -60,18 +62,24 @@ def _risks(options: dict[str, Any]) -> dict[str, float]:
 
 
 def _design(runs: Sequence[Run], arms: Sequence[Arm], options: dict[str, Any]) -> Design:
-    config = (runs[0].manifest.config or {}).get("evaluate") or {}
-    prompts = options.get("prompts") or config.get("prompts") or 1000
     exact = evaluation(runs[-1], ACCURACY) is not None
-    samples = options.get("samples")
-    if samples is None:
-        samples = 0 if exact else 1
     return Design(
-        prompts=int(prompts),
-        samples=int(samples) or None,
-        seeds=int(options.get("seeds") or min(len(arm.runs) for arm in arms)),
-        correlation=float(options.get("correlation") or 0.0),
+        prompts=_given(options, "prompts", _held_out_prompts(runs[0])),
+        samples=_given(options, "samples", 0 if exact else 1) or None,
+        seeds=_given(options, "seeds", min(len(arm.runs) for arm in arms)),
+        correlation=_given(options, "correlation", 0.0),
     )
+
+
+def _given(options: dict[str, Any], name: str, otherwise: Any) -> Any:
+    """Return an option, or what stands in for one that is not given; 0 is given, and judged where it is used."""
+    value = options.get(name)
+    return otherwise if value is None else type(otherwise)(value)
+
+
+def _held_out_prompts(run: Run) -> int:
+    stated = run.manifest.section("evaluate").get("prompts")
+    return stated if type(stated) is int and stated > 0 else _PROMPTS
 
 
 def _prompt_noise(run: Run) -> tuple[float, float, str]:

@@ -217,7 +217,7 @@ def _bases(runs: Sequence[Run]) -> list[Any]:
 
 def _task(run: Run) -> Any:
     dataset = run.manifest.dataset
-    evaluate = (run.manifest.config or {}).get("evaluate") or {}
+    evaluate = run.manifest.section("evaluate")
     return _none_if_all_missing(
         dataset.get("name"),
         dataset.get("split"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -151,6 +152,11 @@ def _forecast(
         return None
     if size is None or initial is None:
         raise UsageError(f"size is {size} and initial is {initial}; give both of a model that was not run")
+    if not (0 < size < math.inf and math.isfinite(initial)):
+        raise UsageError(
+            f"size is {size:g} and initial is {initial:g}; expected a number of parameters and a reward, such as 14e9 "
+            "and 0.4"
+        )
     known = [run.size for run in runs]
     if not scaling.knows_size and not min(known) * 0.9 <= size <= max(known) * 1.1:
         raise UsageError(

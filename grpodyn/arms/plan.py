@@ -53,14 +53,16 @@ def plan(
     """Return what a comparison needs to see a difference.
 
     Raises:
-        UsageError: a difference of 0, or a design or a risk that makes no sense.
+        UsageError: a difference that no two accuracies have, or a design, a spread or a risk that makes no sense.
     """
-    if difference == 0 or not math.isfinite(difference):
-        raise UsageError(f"a difference of {difference:g} needs no comparison; give the smallest that matters")
-    if design.prompts < 1 or design.seeds < 1 or (design.samples is not None and design.samples < 1):
-        raise UsageError(f"{design}: expected at least one prompt, sample and seed")
+    _check(noise, design, difference)
     if not (0 < level < 1 and 0 < chance < 1):
         raise UsageError(f"level {level:g} and chance {chance:g} are probabilities between 0 and 1")
+    if chance <= (1 - level) / 2:
+        raise UsageError(
+            f"a chance of {chance:g} is that of a false alarm at level {level:g}: any comparison has it; give a larger "
+            "one, such as 0.8"
+        )
     asked = (noise, design, difference, level, chance)
     return Power(
         difference=difference,
@@ -75,3 +77,19 @@ def plan(
         seeds_needed=None if noise.seed is None else seeds_needed(*asked),
         basis=tuple(basis),
     )
+
+
+def _check(noise: Noise, design: Design, difference: float) -> None:
+    if difference == 0 or math.isnan(difference):
+        raise UsageError(f"a difference of {difference:g} needs no comparison; give the smallest that matters")
+    if abs(difference) >= 1:
+        raise UsageError(
+            f"a difference of {difference:g} is none of accuracies: give a share, such as 0.05 for 5 points"
+        )
+    for what, count in (("prompts", design.prompts), ("samples", design.samples), ("seeds", design.seeds)):
+        if count is not None and count < 1:
+            raise UsageError(f"{what} is {count}, expected at least 1")
+    if not -1 <= design.correlation <= 1:
+        raise UsageError(f"a correlation is {design.correlation:g}, expected a number from -1 to 1")
+    if noise.seed is not None and not 0 <= noise.seed < 1:
+        raise UsageError(f"the spread of seeds is {noise.seed:g}, expected a share from 0 up to 1, such as 0.02")

@@ -55,10 +55,18 @@ def find_runs(wanted: Iterable[Path]) -> list[Path]:
     """Return the directory of each run that is meant, in the same order; the folder of a sweep stands for its runs.
 
     Raises:
-        UsageError, NotARunError: as `find_run`; or a sweep has recorded nothing yet.
+        UsageError, NotARunError: as `find_run`; or a sweep has recorded nothing yet, or a run is meant twice.
         UnreadableError, SchemaError: the index of a sweep cannot be read.
     """
-    return [run for path in wanted for run in _runs_meant(path)]
+    found = [run for path in wanted for run in _runs_meant(path)]
+    seen: set[Path] = set()
+    for run in found:
+        place = run.resolve()
+        if place in seen:
+            # It would count as a second seed, one that agrees with the first to the last digit.
+            raise UsageError(f"{run} is given twice, expected different runs; give it once")
+        seen.add(place)
+    return found
 
 
 def _runs_meant(wanted: Path) -> list[Path]:

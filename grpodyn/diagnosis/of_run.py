@@ -47,7 +47,7 @@ def observe_run(run: Run, *, tensors: bool = True) -> Observations:
         source=str(run.path),
         steps=steps,
         columns=columns,
-        settings=_settings(manifest.trainer.get("arguments"), config),
+        settings={**manifest.section("grpo"), **{k: v for k, v in manifest.arguments.items() if v is not None}},
         lora=manifest.lora,
         dtype=_dtype(norms, config),
         parameters=manifest.model.get("parameters"),
@@ -80,11 +80,6 @@ def _metrics(run: Run) -> tuple[Any, dict[str, Floats]]:
     closing = np.any(nulled, axis=0) if nulled else np.zeros(len(steps), bool)
     kept = np.any(telling, axis=0) | ~closing if telling else ~closing
     return steps[kept], {name: column[kept] for name, column in columns.items() if name not in CLOSING}
-
-
-def _settings(arguments: Any, config: Mapping[str, Any] | None) -> dict[str, Any]:
-    known = dict(arguments) if isinstance(arguments, Mapping) else {}
-    return {**dict((config or {}).get("grpo") or {}), **{k: v for k, v in known.items() if v is not None}}
 
 
 def _dtype(tensors: Tensors | None, config: Mapping[str, Any] | None) -> str | None:

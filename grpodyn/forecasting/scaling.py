@@ -128,12 +128,15 @@ def fit_scaling(runs: Sequence[Trajectory]) -> Scaling:
     """Fit both forms to all runs, and again to all but each one.
 
     Raises:
-        UsageError: too few runs.
+        UsageError: too few runs, or one of them twice.
     """
     if len(runs) < LEAST_RUNS:
         raise UsageError(
             f"{len(runs)} runs given; a law over runs needs at least {LEAST_RUNS}, better of different sizes"
         )
+    names = [run.name for run in runs]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(f"{', '.join(twice)} is given twice: left out, it would still be fitted to; give it once")
     sizes = {round(np.log(run.size), 3) for run in runs if run.size > 0}
     knows = _Knows(len(sizes) >= LEAST_SIZES, float(np.std([run.initial for run in runs])) >= _SAME_START)
     laws = sorted((_law(form, runs, knows) for form in _FORMS), key=lambda law: law.left_out_rmse)

@@ -73,9 +73,9 @@ class Groups:
         if last is not None:
             kept &= self.step <= last
         if not kept.any():
+            asked = f"from step {'the first' if first is None else first} to {'the last' if last is None else last}"
             raise MissingDataError(
-                f"no group was scored from step {first} to {last}; the run holds steps {self.step.min()} to "
-                f"{self.step.max()}"
+                f"no group was scored {asked}; the run holds steps {self.step.min()} to {self.step.max()}"
             )
         correct = None if self.correct is None else self.correct[kept]
         return Groups(

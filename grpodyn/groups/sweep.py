@@ -33,7 +33,7 @@ def sweep(run: Run, recorded: int, wanted: Sequence[int] = (), seeds: Sequence[i
     an epoch, and a batch must hold whole groups. Sizes that do not fit are named and left out.
     """
     config = run.manifest.config
-    grpo = (config or {}).get("grpo") or {}
+    grpo = run.manifest.section("grpo")
     rounded = [_next_that_fits(grpo, g) for g in wanted]
     candidates = sorted({g for g in (recorded // 2, recorded, 2 * recorded, *rounded) if g >= 2})
     if config is None:

@@ -139,7 +139,7 @@ class _Chooser:
         self._model = model
         self._options = options
         self._ladder = ladder
-        self._arguments: Mapping[str, Any] = run.manifest.trainer.get("arguments") or {}
+        self._arguments: Mapping[str, Any] = run.manifest.arguments
         # PEFT drops nothing out on bare parameters, and refuses to be asked.
         self._dropout = 0.0 if options.experts else float((run.manifest.lora or {}).get("lora_dropout") or 0.0)
         self._base = (run.manifest.model.get("name"), run.manifest.model.get("revision"))
@@ -237,7 +237,7 @@ def _modules(proven: Proven) -> list[LinearModule]:
 
 
 def _training(run: Run, ladder: Ladder, chosen: _Chosen, options: policy.Options) -> LearningRate:
-    recorded = (run.manifest.trainer.get("arguments") or {}).get("learning_rate")
+    recorded = run.manifest.arguments.get("learning_rate")
     plan = chosen.proven.choice.plan
     if chosen.rung == rungs.ABLATION and ladder.arm is not None and not options.keep_learning_rate:
         best = ladder.arm.learning_rate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -48,16 +48,20 @@ def _generated(run: Run, *, per_prompt: bool) -> Column | None:
         held = np.isfinite(np.asarray(reward.values, np.float64))
         each = held.any(axis=2).sum(axis=1) if per_prompt else held.sum(axis=(1, 2))
         return _cumulative(np.asarray(run.rollouts["step"].values, np.int64), each.astype(np.float64))
-    arguments = run.manifest.trainer.get("arguments") or {}
+    arguments = run.manifest.arguments
     keys = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_generations")
-    batch, accumulated, group = (int(arguments.get(key) or 0) for key in keys)
+    batch, accumulated, group = (_whole(arguments.get(key), 0) for key in keys)
     if not batch * accumulated * group:
         return None
-    reuse = int(arguments.get("num_iterations") or 1)
-    ranks = int(run.manifest.world.get("ranks") or 1)
+    reuse = _whole(arguments.get("num_iterations"), 1)
+    ranks = _whole(run.manifest.world.get("ranks"), 1)
     each_step = batch * accumulated * ranks / reuse / (group if per_prompt else 1)
     last = max(run.steps("metrics"), default=0)
     return np.array([last], np.int64), np.array([last * each_step])
+
+
+def _whole(value: Any, otherwise: int) -> int:
+    return value if type(value) is int and value > 0 else otherwise
 
 
 def _tokens(run: Run) -> Column | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,7 @@ def reward_series(run: Run, metric: str | None = None, axis: Axis = "step") -> R
 
 def planned_steps(run: Run) -> int | None:
     """Return the step at which the run's training is planned to end, or None if nothing says."""
-    arguments = run.manifest.trainer.get("arguments") or {}
+    arguments = run.manifest.arguments
     stated = arguments.get("max_steps")
     if isinstance(stated, int) and stated > 0:
         return stated
@@ -81,7 +82,8 @@ def planned_steps(run: Run) -> int | None:
         return None
     steps, epoch = seen
     known = np.flatnonzero(np.isfinite(epoch) & (epoch > 0))
-    return round(float(steps[known[-1]] / epoch[known[-1]] * epochs)) if known.size else None
+    end = float(steps[known[-1]] / epoch[known[-1]] * epochs) if known.size else math.nan
+    return round(end) if math.isfinite(end) else None
 
 
 def _rows(run: Run, metric: str) -> _Rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -29,6 +30,11 @@ def _numbered(segments: list[Json]) -> list[Json]:
             if type(segment.get(key)) is not int or segment[key] < 0:
                 raise ValueError(f"{key} is {segment.get(key)!r}, expected a whole number from 0")
     return segments
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    # A manifest may be anybody's: what is of another type says nothing, and is no reason to refuse the run's arrays.
+    return value if isinstance(value, Mapping) else {}
 
 
 class Manifest(BaseModel):
@@ -62,6 +68,15 @@ class Manifest(BaseModel):
     """One per start of the recorder: index, start_step, started_at"""
     config: Json | None = None
     """The resolved run config, or None"""
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """What the trainer was given; empty where the run does not say."""
+        return _mapping(self.trainer.get("arguments"))
+
+    def section(self, name: str) -> Mapping[str, Any]:
+        """Return a section of the run config, such as `grpo`; empty where the run does not say."""
+        return _mapping((self.config or {}).get(name))
 
     def updated(self, **fields: Any) -> Self:
         """Return a copy with `fields` replaced; a mapping is merged into the mapping that is there, key by key.

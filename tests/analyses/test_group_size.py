@@ -127,7 +127,7 @@ def test_a_second_cause_and_missing_parts_are_said(tmp_path: Path) -> None:
 
 def test_sizes_and_targets_that_make_no_sense(tmp_path: Path) -> None:
     run = trained(tmp_path, 8, 0)
-    with pytest.raises(UsageError, match="at least 2"):
+    with pytest.raises(UsageError, match="from 2 to 1024"):
         registry.analysis("group_size").run(run, sizes=(1,))
     with pytest.raises(UsageError, match="between 0 and 1"):
         registry.analysis("group_size").run(run, target=40)

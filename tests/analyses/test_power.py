@@ -100,3 +100,23 @@ def test_the_command_with_runs(tmp_path: Path) -> None:
     found = json.loads(CliRunner().invoke(build(), ["power", *paths, "--json"]).output)
     assert found["design"]["seeds"] == 2
     assert found["samples_needed"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"prompts": 0}, "prompts is 0"),
+        ({"seeds": 0}, "seeds is 0"),
+        ({"samples": -1}, "samples is -1"),
+        ({"difference": 0}, "needs no comparison"),
+        ({"difference": 5}, "give a share"),
+        ({"correlation": 2}, "correlation is 2"),
+        ({"correlation": float("nan")}, "correlation is nan"),
+        ({"seed_spread": -0.1}, "spread of seeds is -0.1"),
+        ({"seed_spread": float("nan")}, "spread of seeds is nan"),
+        ({"chance": 0.01}, "false alarm"),
+    ],
+)
+def test_what_makes_no_sense_is_said_and_never_replaced(tmp_path: Path, options: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        power(evaluated(tmp_path / "run", 0.5), **options)

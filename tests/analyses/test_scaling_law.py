@@ -92,3 +92,14 @@ def test_the_command(runs) -> None:
     found = json.loads(CliRunner().invoke(build(), [*options, "--json"]).stdout)
     must_fit("scaling-law", found)
     assert set(found["forecast"]["reward"]) == {"value", "low", "high", "level"}
+
+
+def test_a_run_given_twice_is_refused(runs) -> None:
+    with pytest.raises(UsageError, match="is given twice"):
+        law([*runs, runs[0]])
+
+
+@pytest.mark.parametrize(("size", "initial"), [(-1.0, 0.2), (0.0, 0.2), (float("nan"), 0.2), (7e9, float("inf"))])
+def test_a_size_that_no_model_has_is_refused(runs, size: float, initial: float) -> None:
+    with pytest.raises(UsageError, match="expected a number of parameters and a reward"):
+        law(runs, size=size, initial=initial)

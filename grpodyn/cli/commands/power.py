@@ -63,9 +63,9 @@ def _from_rates(base: float | None, difference: float, between: float, design: A
     if base is None:
         raise UsageError("power needs runs whose noise counts, or --base ACCURACY of the first arm")
     chosen = Design(
-        prompts=design["prompts"] or 1000,
+        prompts=1000 if design["prompts"] is None else design["prompts"],
         samples=1 if design["samples"] is None else design["samples"] or None,
-        seeds=design["seeds"] or 1,
+        seeds=1 if design["seeds"] is None else design["seeds"],
         correlation=risks["correlation"],
     )
     noise = noise_of_rates(base, difference, between, design["seed_spread"])
