@@ -26,7 +26,7 @@ def open_writer(
 
     Raises:
         DirectoryInUseError: a thousand directories are taken.
-        OSError: the directory cannot be made.
+        UsageError: the directory cannot be made.
     """
     # `.` has no name to put a number after, and the script may change its working directory.
     run_dir = Path(os.path.abspath(run_dir))

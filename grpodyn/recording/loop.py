@@ -40,7 +40,7 @@ class Loop:
         """Hook an optimizer, in place of the one that was hooked before.
 
         Raises:
-            AttributeError: it has no hooks that are of use: it is no `torch.optim.Optimizer`.
+            TypeError: it has no hooks that are of use: it is no `torch.optim.Optimizer`.
         """
         self.remove()
         hooked = _hookable(optimizer)
@@ -57,18 +57,22 @@ class Loop:
     def step(self, metrics: Mapping[str, Any]) -> None:
         """End a step of the loop, with its scalars."""
         updated, self._told = self.done > self._told, self.done
-        scalars = numbers(metrics)
 
         def end(session: Recording) -> None:
             if updated:
                 session.step_ends(self.done, stopping=False, saving=False)
             else:
                 session.without_update(self.done)
+
+        def log(session: Recording) -> None:
+            scalars = numbers(metrics)
             if scalars or updated:
                 session.log(self.done, scalars, saving=False)
-            session.next_step_begins()
 
+        # Each on its own: metrics that cannot be read take nothing else of the step with them.
         self._run("end of a step", end)
+        self._run("metrics of a step", log)
+        self._run("start of a step", lambda session: session.next_step_begins())
 
     def _before(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         hidden = _hidden_gradients(optimizer, args, kwargs)
@@ -82,10 +86,15 @@ class Loop:
 def _hookable(optimizer: Any) -> Any:
     if type(optimizer).__module__.startswith("deepspeed."):
         # Its weights change only after the optimizer inside has stepped: every update would seem to be 0.
-        raise AttributeError("DeepSpeed's optimizers cannot be hooked; expected one of torch: train with a Trainer")
+        raise TypeError("DeepSpeed's optimizers cannot be hooked; expected one of torch: train with a Trainer")
     # accelerate's wrapper is an Optimizer by name only: the one inside is stepped, and not at every micro-batch.
     own = "_optimizer_step_pre_hooks" in getattr(optimizer, "__dict__", {})
-    return optimizer if own else getattr(optimizer, "optimizer", optimizer)
+    hooked = optimizer if own else getattr(optimizer, "optimizer", optimizer)
+    if not hasattr(hooked, "register_step_pre_hook"):
+        raise TypeError(
+            f"the optimizer is a {type(optimizer).__name__}, expected a torch.optim.Optimizer: no step of it is seen"
+        )
+    return hooked
 
 
 def _hidden_gradients(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:

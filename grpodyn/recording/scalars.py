@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any
@@ -14,15 +15,28 @@ def number(value: Any) -> float | None:
     (3.0, 1.0, None)
     """
     if isinstance(value, Real):
-        return float(value)
+        return _float(value)
     if hasattr(value, "item") and _count(value) == 1:
         inner = value.item()
-        return float(inner) if isinstance(inner, Real) else None
+        return _float(inner) if isinstance(inner, Real) else None
     return None
 
 
+def _float(value: Real) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def numbers(values: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the numbers of a log under their own keys; what is None stays so, and anything else is left out."""
+    """Return the numbers of a log under their own keys; what is None stays so, and anything else is left out.
+
+    Raises:
+        TypeError: it is no mapping.
+    """
+    if not isinstance(values, Mapping):
+        raise TypeError(f"metrics are {type(values).__name__}, expected a mapping of names to numbers")
     found = {key: number(value) for key, value in values.items()}
     return {key: value for key, value in found.items() if value is not None or values[key] is None}
 

@@ -59,11 +59,17 @@ class TraceWriter:
         """Start a new run in `run_dir`, which must be empty or absent.
 
         Raises:
-            DirectoryInUseError: the directory holds anything, or another writer has it.
+            DirectoryInUseError: the directory holds anything, is a file, or another writer has it.
+            UsageError: it cannot be made.
         """
         # The training script may change its working directory.
         run_dir = Path(os.path.abspath(run_dir))
-        run_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            run_dir.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise DirectoryInUseError(f"{run_dir} is a file, expected an absent or empty directory") from None
+        except OSError as error:
+            raise UsageError(f"{run_dir} cannot be made: {error.strerror}; give a directory that can") from error
         if (run_dir / LOCK).exists():
             # Names the writer, if one is there.
             WriterLock.acquire(run_dir).release()

@@ -322,7 +322,8 @@ def test_an_early_exception_leaves_a_whole_run(recorder, make_net, read, error, 
 def test_what_is_no_optimizer_raises_nothing_and_is_said(recorder, make_net, caplog, wrong) -> None:
     with recorder.attach(make_net(), wrong):
         recorder.step({"loss": 1.0})
-    assert any("hooks of the optimizer failed" in record.getMessage() for record in caplog.records)
+    said = [record.getMessage() for record in caplog.records if "hooks of the optimizer" in record.getMessage()]
+    assert f"the optimizer is a {type(wrong).__name__}, expected a torch.optim.Optimizer" in said[0]
 
 
 def test_a_script_may_turn_it_off_from_outside(tmp_path: Path, recorder, make_net, monkeypatch) -> None:
@@ -333,3 +334,21 @@ def test_a_script_may_turn_it_off_from_outside(tmp_path: Path, recorder, make_ne
         recorder.step()
     assert hooks_of(optimizer) == 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("metrics", [[1.0], "loss", 3])
+def test_metrics_that_cannot_be_read_take_nothing_else_of_the_step_with_them(
+    recorder, make_net, read, metrics: object
+) -> None:
+    net = make_net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with recorder.attach(net, optimizer):
+        for given in (metrics, {"loss": 10**400}):
+            loss_of(net, 0).backward()
+            optimizer.step()
+            recorder.step(given)
+    run = read()
+    assert run.metrics.step.values.tolist() == [2]
+    assert np.isinf(float(run.metric("loss")[0]))
+    assert run.layers.step.values[-1] == 2
+    assert any("expected a mapping" in event["why"] for event in run.events)
