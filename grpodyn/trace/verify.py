@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from grpodyn.trace.store import NODE
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _RLE_BLOCK = 1
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 @dataclass(frozen=True)
@@ -55,15 +57,15 @@ def lost_chunks(store: Path, rows: Mapping[str, int]) -> list[Damage]:
     for group, count in rows.items():
         directory = store / group
         for array in sorted(path for path in directory.iterdir() if path.is_dir()) if directory.is_dir() else ():
-            dims = _dimensions(array)
-            if dims[:1] != ["row"]:
+            trailing = _trailing_chunks(array)
+            if trailing is None:
                 continue
             expected = range(-(-count // CHUNK_ROWS) if array.name in ROW_ARRAYS else count // CHUNK_ROWS)
-            corner = (0,) * (len(dims) - 1)
-            chunks = {tuple(map(int, path.relative_to(array / "c").parts)) for path in _chunk_files(array)}
+            corner = (0,) * len(trailing)
             by_row: dict[int, set[tuple[int, ...]]] = {}
-            for chunk in chunks:
-                by_row.setdefault(chunk[0], set()).add(chunk[1:])
+            for row_chunk, *others in _chunk_indices(array):
+                if len(others) == len(trailing) and all(i < n for i, n in zip(others, trailing, strict=True)):
+                    by_row.setdefault(row_chunk, set()).add(tuple(others))
             first = 0 if array.name in ROW_ARRAYS else min(by_row, default=len(expected))
             lost = [(index, *corner) for index in expected if index >= first and index not in by_row]
             # Chunks of the same rows fill a box.
@@ -74,15 +76,22 @@ def lost_chunks(store: Path, rows: Mapping[str, int]) -> list[Damage]:
     return found
 
 
-def _chunk_files(array: Path) -> list[Path]:
-    return [path for path in (array / "c").rglob("*") if path.name.isdigit() and path.is_file()]
+def _chunk_indices(array: Path) -> list[tuple[int, ...]]:
+    """Return the place in the grid of every file that has the name of a chunk."""
+    names = [path.relative_to(array / "c").parts for path in (array / "c").rglob("*") if path.is_file()]
+    return [tuple(map(int, parts)) for parts in names if all(_INDEX.fullmatch(part) for part in parts)]
 
 
-def _dimensions(array: Path) -> list[str]:
+def _trailing_chunks(array: Path) -> tuple[int, ...] | None:
+    """Return how many chunks an array over rows has along each further dimension; None of any other array."""
     try:
-        return list(json.loads((array / NODE).read_bytes())["dimension_names"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return []  # A damaged document is named by `damages`.
+        document = json.loads((array / NODE).read_bytes())
+        if document["dimension_names"][0] != "row":
+            return None
+        sizes = zip(document["shape"], document["chunk_grid"]["configuration"]["chunk_shape"], strict=True)
+        return tuple(-(-int(size) // int(chunk)) for size, chunk in list(sizes)[1:])
+    except (OSError, ValueError, LookupError, TypeError, ZeroDivisionError):
+        return None  # A damaged document is named by `damages`.
 
 
 def node_is_whole(directory: Path) -> bool:

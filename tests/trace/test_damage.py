@@ -332,3 +332,12 @@ def test_an_array_whose_dimensions_make_no_sense_is_left_out(make_run: RunMaker,
     run = open_run(path)
     assert "values" not in run.metrics
     assert any("metrics/values: unreadable array, left out" in problem for problem in run.problems)
+
+
+@pytest.mark.parametrize("name", ["0/999999999", "1/0", "0/00", "0/\u00b2", "x", "99999999999999999999/0"])
+def test_a_file_that_is_no_chunk_of_the_grid_is_no_sign_of_losses(make_run: RunMaker, name: str) -> None:
+    path = make_run()
+    stray = path / "trace.zarr/metrics/values/c" / name
+    stray.parent.mkdir(exist_ok=True)
+    stray.write_bytes(b"x")
+    assert not [problem for problem in open_run(path).problems if "missing chunk" in problem]
