@@ -159,6 +159,11 @@ def _of(kept: Sequence[Kept], kind: str) -> dict[str, list[Kept]]:
     }
 
 
+def _of_the_same_prompts(series: Sequence[Kept]) -> list[Kept]:
+    # A run that was resumed may ask other prompts than before: only answers to the last ones are paired.
+    return [one for one in series if one.values.shape == series[-1].values.shape]
+
+
 def _losses(one: Kept) -> WindowLosses:
     return WindowLosses(one.values, one.tokens, one.words)
 
@@ -183,7 +188,7 @@ def _texts(run: Run, kept: Sequence[Kept]) -> tuple[TextChange, ...]:
     for name, means in _means(run, PERPLEXITY).items():
         if name not in known:
             first, last = _ends(means)
-            ratio = Interval(last / first, math.nan, math.nan, 0.95)
+            ratio = Interval(_ratio(last, first), math.nan, math.nan, 0.95)
             found.append(TextChange(name, first, last, ratio, math.nan, math.nan, 0))
     return tuple(found)
 
@@ -191,7 +196,8 @@ def _texts(run: Run, kept: Sequence[Kept]) -> tuple[TextChange, ...]:
 def _stages(run: Run, kept: Sequence[Kept]) -> tuple[StageChange, ...]:
     found = []
     for name, series in _of(kept, "stage").items():
-        before, after = series[0].values, series[-1].values
+        same = _of_the_same_prompts(series)
+        before, after = same[0].values, same[-1].values
         found.append(
             StageChange(name, float(before.mean()), float(after.mean()), paired_interval(after, before), len(after))
         )
@@ -226,6 +232,11 @@ def _means(run: Run, prefix: str, suffix: str = "") -> dict[str, dict[int, float
     return found
 
 
+def _ratio(after: float, before: float) -> float:
+    # A log may say that a perplexity is 0, which none is: what it is a ratio to is then undefined.
+    return after / before if before > 0 else math.nan
+
+
 def _ends(means: Mapping[int, float]) -> tuple[float, float]:
     values = list(means.values())
     return values[0], values[-1]
@@ -237,10 +248,10 @@ def _curve(run: Run, kept: Sequence[Kept]) -> tuple[Point, ...]:
     forward = {one.step: float(one.values.mean()) for one in _of(kept, "drift").get("kl", [])}
     ratios = {name: _ratios(series) for name, series in _of(kept, "text").items()}
     for name, means in _means(run, PERPLEXITY).items():
-        ratios.setdefault(name, {step: value / _ends(means)[0] for step, value in means.items()})
+        ratios.setdefault(name, {step: _ratio(value, _ends(means)[0]) for step, value in means.items()})
     lost = {
         name: {one.step: float((one.values - series[0].values).mean()) for one in series}
-        for name, series in _of(kept, "stage").items()
+        for name, series in ((name, _of_the_same_prompts(series)) for name, series in _of(kept, "stage").items())
     }
     for name, means in _means(run, STAGE, "/accuracy").items():
         lost.setdefault(name, {step: value - _ends(means)[0] for step, value in means.items()})

@@ -21,7 +21,10 @@ from grpodyn.errors import EXIT_UNREADABLE, GrpodynError
 EXIT_CODES = "Exit codes: 0 done; 1 a finding the caller asked to fail on; 2 usage; 3 a run or file cannot be read."
 
 WORKS_ON = frozenset({"record", "ablate", "pilot", "attribute", "report", "sweep"})
-"""Commands that go on where nobody reads what they say: hours of work are not lost with a terminal."""
+"""Commands that go on where nobody reads what they say: hours of work are not lost with a terminal.
+
+They run other people's code too, of whose errors the traceback is needed.
+"""
 
 
 def _version(show: bool) -> None:
@@ -95,6 +98,9 @@ def main() -> None:
                 # At the exit it would fail with a traceback and a code of its own.
                 sys.stdout.flush()
     except OSError as error:
+        if error.filename is not None and not WORKS_ON.intersection(ours):
+            _complain(visible(f"{error.filename}: {error.strerror}; give a path that can be read, or written to"))
+            sys.exit(EXIT_UNREADABLE)
         if not failed_to_write(error):
             raise
         silence(sys.stdout)

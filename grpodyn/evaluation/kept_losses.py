@@ -110,8 +110,12 @@ def _parsed(line: bytes) -> Kept | None:
         entry = json.loads(line)
         # A loss that is not finite stands as null.
         values, tokens, words = (np.array(entry[key], np.float64) for key in ("values", "tokens", "words"))
-        return Kept(int(entry["step"]), entry["kind"], str(entry["name"]), values, tokens, words, entry["digest"])
-    except (ValueError, KeyError, TypeError):
+        kind, digest = entry["kind"], str(entry["digest"])
+        of_each = {"text": (tokens, words), "stage": (), "drift": (tokens,)}[kind]
+        if not values.size or any(one.shape != (values.size,) for one in (values, *of_each)):
+            return None
+        return Kept(int(entry["step"]), kind, str(entry["name"]), values, tokens, words, digest)
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None
 
 

@@ -175,7 +175,7 @@ def _parts(rows: Sequence[LogRow]) -> list[list[LogRow]]:
     """Return the runs that a log holds: mixed row by row, or one after another."""
     if len(rows) < 2:
         return [list(rows)]
-    back = [i for i, (a, b) in enumerate(pairwise(rows), start=1) if (b.step or 0) <= (a.step or 0)]
+    back = {i for i, (a, b) in enumerate(pairwise(rows), start=1) if (b.step or 0) <= (a.step or 0)}
     counts = Counter(row.step for row in rows)
     if max(counts.values()) == 1:
         return [sorted(rows, key=lambda row: row.step or 0)]
@@ -190,7 +190,7 @@ def _parts(rows: Sequence[LogRow]) -> list[list[LogRow]]:
     parts: list[list[LogRow]] = [[]]
     for i, row in enumerate(rows):
         # Back at its first step a log begins anew; anywhere else a run was resumed from a checkpoint.
-        if i in set(back) and (row.step or 0) <= first:
+        if i in back and (row.step or 0) <= first:
             parts.append([])
         parts[-1].append(row)
     return [part for part in parts if part]

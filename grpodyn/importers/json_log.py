@@ -25,6 +25,8 @@ _KNOWN_SETTINGS = (
     "learning_rate", "num_generations", "max_steps", "beta", "max_completion_length", "logging_steps", "temperature",
     "num_iterations", "seed", "train_batch_size", "num_train_epochs", "model", "task",
 )  # fmt: skip
+_LAST_STEP = 2**53
+"""What is larger is no count of steps, and a number of JSON no longer holds it exactly."""
 _SERIES = ("reward_trace", "rewards", "reward_history", "reward")
 
 
@@ -97,7 +99,7 @@ def row_of(entry: Mapping[str, Any], step_key: str | None) -> tuple[LogRow, dict
 def _step(value: object) -> int | None:
     # ms-swift writes "10/100".
     found = number(value.split("/")[0] if isinstance(value, str) else value)
-    return int(found) if found is not None and math.isfinite(found) and found >= 0 else None
+    return int(found) if found is not None and 0 <= found <= _LAST_STEP else None
 
 
 def _is_series(value: Any) -> bool:

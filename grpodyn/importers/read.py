@@ -8,6 +8,7 @@ from pathlib import Path
 from grpodyn.errors import UnreadableError
 from grpodyn.importers import completions, console, json_log, solve_counts, table, tensorboard, wandb_run
 from grpodyn.importers.log import Log
+from grpodyn.trace.schema import MANIFEST
 
 KINDS = (
     "trainer_state.json, JSON or JSONL rows, printed dicts, console lines of verl and OpenRLHF, CSV or copied tables, "
@@ -34,6 +35,8 @@ def read_log(path: Path, run: str | None = None) -> Log:
         raise UnreadableError(f"{path} does not exist; give a log file, or a folder that holds one") from None
     except OSError as error:
         raise UnreadableError(f"{path} cannot be read: {error.strerror or error}") from error
+    if log is None and (path / MANIFEST).is_file():
+        raise UnreadableError(f"{path} is a run already, expected somebody else's log; commands take it as it is")
     if log is None:
         raise UnreadableError(f"{path} is no log that is known here; known are: {KINDS}")
     return log

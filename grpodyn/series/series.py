@@ -107,6 +107,10 @@ class RewardSeries:
         return replace(cut, notes=(*self.notes, note))
 
 
+_LARGEST = 1e100
+"""A value whose square, summed over a run, still is a number."""
+
+
 def series_from_rows(
     step: ArrayLike,
     value: ArrayLike,
@@ -150,7 +154,9 @@ def series_from_rows(
         "learning_rate": None if learning_rate is None else np.asarray(learning_rate, np.float64),
     }
     segments = None if segment is None else np.asarray(segment, np.int64)
-    kept = np.isfinite(values)
+    kept = np.isfinite(values) & (np.abs(values) <= _LARGEST)
+    if beyond := int((np.isfinite(values) & ~kept).sum()):
+        said.append(f"{beyond} values beyond ±{_LARGEST:g} are left out: their squares are no numbers any more")
     if broken is not None:
         kept &= steps < broken.step
     steps, values = steps[kept], values[kept]

@@ -172,3 +172,29 @@ def test_a53_a_recorded_run_and_its_saved_weights_say_the_same(tmp_path: Path) -
     assert b["after"] == pytest.approx(a["after"], rel=1e-4)
     assert within["kl"][0]["forward_kl"]["value"] == pytest.approx(0, abs=1e-5)
     assert within["kl"][-1]["forward_kl"]["value"] > 0.01
+
+
+def test_a_stage_that_was_asked_other_prompts_at_first_is_paired_from_there_on(tmp_path: Path) -> None:
+    asked_less = Kept(0, "stage", "addition", np.full(7, 0.9), np.zeros(0), np.zeros(0))
+    result = found(lossy(tmp_path, asked_less))
+    (addition,) = result.stages
+    assert addition.difference.value == pytest.approx(-0.1, abs=1e-6)
+    assert "addition" not in result.curve[0].stage_difference
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"kind": "else"}, {"kind": ["text"]}, {"step": 1e999}, {"values": []}, {"values": [[1.0]]}, {"tokens": [1.0]}],
+)
+def test_a_line_that_is_no_measurement_is_passed_over(tmp_path: Path, change: dict[str, Any]) -> None:
+    run = lossy(tmp_path)
+    with (run.path / kept_losses.FILE).open("a") as file:
+        file.write(json.dumps({**text(10, 9.0).to_json(), **change}) + "\n")
+    (wiki,) = found(run).perplexity
+    assert wiki.ratio.value == pytest.approx(math.exp(0.2))
+
+
+def test_a_perplexity_of_0_gives_no_ratio(tmp_path: Path) -> None:
+    run = record(tmp_path / "run", evaluations={0: {"perplexity/wiki": 0.0}, 9: {"perplexity/wiki": 12.0}})
+    (wiki,) = found(run).perplexity
+    assert math.isnan(wiki.ratio.value)

@@ -4,8 +4,10 @@ import math
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from grpodyn import registry
+from grpodyn.cli.app import build
 
 MODEL = {"name": "tiny", "revision": None}
 REFERENCE = {"source": "checkpoint", "sha256": {"model.safetensors": "aa"}}
@@ -230,3 +232,12 @@ def test_metrics_can_be_named(trained) -> None:
     )
     assert [one.metric for one in result.metrics.comparisons] == ["heldout/accuracy", "reward"]
     assert result.metrics.missing == ("nothing",)
+
+
+def test_names_of_runs_are_no_markup(trained) -> None:
+    runs = [seeded(trained, name, seed, 0.5) for seed, name in enumerate(("[red]a", "b"))]
+    runs.append(seeded(trained, "c", 0, 0.5, grpo={"learning_rate": "[/red]"}))
+    runs.append(seeded(trained, "d", 1, 0.5, grpo={"learning_rate": "[/red]"}))
+    shown = CliRunner().invoke(build(), ["compare", *(str(run.path) for run in reversed(runs))])
+    assert shown.exception is None
+    assert "where arms left learning_rate=[/red]" in shown.output

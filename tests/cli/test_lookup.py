@@ -98,3 +98,25 @@ def test_a_mistake_ends_with_the_code_of_usage(here: Path, monkeypatch, capsys) 
         main()
     assert ended.value.code == 2
     assert "give more of the name" in capsys.readouterr().err
+
+
+def test_a_run_that_is_meant_twice_is_no_second_seed(here: Path) -> None:
+    with pytest.raises(UsageError, match="lora is given twice, expected different runs"):
+        find_runs([Path("lora"), Path("runs/../runs/lora")])
+
+
+def test_a_folder_of_runs_is_refused_with_their_names(here: Path) -> None:
+    refused = CliRunner().invoke(build(), ["diagnose", "runs"]).exception
+    assert isinstance(refused, NotARunError)
+    assert "it holds the runs full-s0, full-s1, lora" in str(refused)
+
+
+def test_a_path_that_cannot_be_written_is_one_line(here: Path, monkeypatch, capsys) -> None:
+    from grpodyn.cli.app import main  # noqa: PLC0415  # as the program is started
+
+    (here / "file").write_text("somebody's")
+    monkeypatch.setattr("sys.argv", ["grpodyn", "export", "lora", "--to", "csv", "-o", "file/out"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code in (2, 3)
+    assert capsys.readouterr().err.startswith("grpodyn: file")

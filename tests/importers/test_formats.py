@@ -222,6 +222,12 @@ def test_what_is_no_log_is_refused(tmp_path: Path, content: str) -> None:
         understand(read_log(path))
 
 
+def test_a_run_is_no_log(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(UnreadableError, match="is a run already"):
+        read_log(tmp_path)
+
+
 def test_a_path_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError, match="does not exist"):
         read_log(tmp_path / "nothing.json")

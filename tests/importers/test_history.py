@@ -101,3 +101,10 @@ def test_every_row_lands_in_one_part_in_order(steps: list[int]) -> None:
 def test_json_of_numpy_style_series() -> None:
     found = understand(from_text(json.dumps({"reward_trace": [0.1, 0.2, 0.3], "seed": 1})))
     assert [row.values["reward"] for row in found.rows] == [0.1, 0.2, 0.3]
+
+
+def test_what_is_no_count_is_no_step() -> None:
+    rows = [{"step": 10**30 + i, "reward": 0.5} for i in range(3)]
+    history = understand(rows_log("a list", rows))
+    assert [row.step for row in history.rows] == [1, 2, 3]
+    assert "names no step" in history.notes[0]

@@ -85,3 +85,9 @@ def test_learning_rate_share_is_of_the_peak_and_unknown_where_it_is_logged_as_ze
     # Adafactor logs no rate, or 0.
     assert np.isnan(series_from_rows([1, 2], [0, 0], learning_rate=[0, NAN]).learning_rate_share)
     assert np.isnan(series_from_rows([1, 2], [0, 0]).learning_rate_share)
+
+
+def test_a_value_whose_square_is_no_number_is_left_out_and_it_is_said() -> None:
+    series = series_from_rows(range(4), [0.1, 1e308, -1e150, 0.2])
+    assert series.value.tolist() == [0.1, 0.2]
+    assert any("2 values beyond" in note for note in series.notes)

@@ -104,7 +104,7 @@ def _parted(result: Any) -> Any:
     from rich.table import Table
 
     first = result.arms[0]
-    table = Table(title=f"where arms left {literal(first.label)} (n={len(first.runs)})", title_justify="left")
+    table = Table(title=literal(f"where arms left {first.label} (n={len(first.runs)})"), title_justify="left")
     for name in ("arm", "metric", "there", "here", "difference", "verdict"):
         table.add_column(name, justify="left" if name in ("arm", "metric", "verdict") else "right", overflow="fold")
     sizes = {arm.label: len(arm.runs) for arm in result.arms}

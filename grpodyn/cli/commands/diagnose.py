@@ -77,7 +77,7 @@ def command(
 def _observe(source: Path, config: Path | None, run: str | None, part: int | None) -> Observations:
     from dataclasses import replace
 
-    from grpodyn.cli.lookup import find_run
+    from grpodyn.cli.lookup import find_run, runs_in
     from grpodyn.trace.schema import MANIFEST
 
     given = None
@@ -86,7 +86,8 @@ def _observe(source: Path, config: Path | None, run: str | None, part: int | Non
 
         given = run_config.load(config).to_record()
     source = find_run(source)
-    if source.is_dir() and (source / MANIFEST).exists():
+    # A folder of runs is no log either: it is refused with their names.
+    if (source / MANIFEST).exists() or runs_in(source):
         from grpodyn.diagnosis.of_run import observe_run
         from grpodyn.trace.reader import open_run
 
