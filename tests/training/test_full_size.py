@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 from transformers import AutoConfig
+from typer.testing import CliRunner
 
 from grpodyn import rewards, tasks
+from grpodyn.cli.app import build
 from grpodyn.config import run
 from grpodyn.config.launch import Launch, read_launch
-from grpodyn.errors import ConfigError
+from grpodyn.errors import ConfigError, UsageError
 from grpodyn.training.arguments import grpo_arguments, lora_arguments
 from grpodyn.training.plan import Prompts, RunPlan, estimate
 from tests.training.full_size import ARCHITECTURES, PARAMETERS
@@ -114,3 +116,9 @@ def test_an_accelerate_config_without_a_number_of_processes_is_refused(tmp_path:
     (tmp_path / "a.yaml").write_text("num_processes: auto")
     with pytest.raises(ConfigError, match="num_processes is 'auto'"):
         read_launch(tmp_path / "a.yaml")
+
+
+def test_a_launch_is_planned_and_not_trained() -> None:
+    result = CliRunner().invoke(build(), ["record", "--accelerate", str(NODE)])
+    assert isinstance(result.exception, UsageError)
+    assert "accelerate launch --config_file" in str(result.exception)
