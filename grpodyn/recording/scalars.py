@@ -22,7 +22,7 @@ def number(value: Any) -> float | None:
     return None
 
 
-def _float(value: Real) -> float:
+def _float(value: Any) -> float:
     try:
         return float(value)
     except OverflowError:

@@ -63,9 +63,9 @@ def lost_chunks(store: Path, rows: Mapping[str, int]) -> list[Damage]:
             expected = range(-(-count // CHUNK_ROWS) if array.name in ROW_ARRAYS else count // CHUNK_ROWS)
             corner = (0,) * len(trailing)
             by_row: dict[int, set[tuple[int, ...]]] = {}
-            for row_chunk, *others in _chunk_indices(array):
-                if len(others) == len(trailing) and all(i < n for i, n in zip(others, trailing, strict=True)):
-                    by_row.setdefault(row_chunk, set()).add(tuple(others))
+            for chunk in _chunk_indices(array):
+                if len(chunk) == 1 + len(trailing) and all(i < n for i, n in zip(chunk[1:], trailing, strict=True)):
+                    by_row.setdefault(chunk[0], set()).add(chunk[1:])
             first = 0 if array.name in ROW_ARRAYS else min(by_row, default=len(expected))
             lost = [(index, *corner) for index in expected if index >= first and index not in by_row]
             # Chunks of the same rows fill a box.

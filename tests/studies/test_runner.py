@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from grpodyn.cli.lookup import find_runs
-from grpodyn.errors import ConfigError, DirectoryInUseError, NotARunError, SchemaError
+from grpodyn.errors import ConfigError, DirectoryInUseError, NotARunError, SchemaError, UsageError
 from grpodyn.studies.expand import planned_runs
 from grpodyn.studies.index import INDEX, read_index
 from grpodyn.studies.runner import carry_out
@@ -187,7 +187,9 @@ def test_a_sweep_stands_for_its_runs(go, tmp_path, monkeypatch):
     assert [path.name for path in find_runs([Path("out")])] == [f"{a}-s{s}" for s in (1, 2, 3) for a in ("none", "kl")]
     (tmp_path / "runs").mkdir()
     os.rename(tmp_path / "out", tmp_path / "runs" / "out")
-    assert len(find_runs([Path("out"), Path("runs/out/none-s1")])) == 7
+    assert len(find_runs([Path("out")])) == 6
+    with pytest.raises(UsageError, match="none-s1 is given twice"):
+        find_runs([Path("out"), Path("runs/out/none-s1")])
 
 
 def test_an_empty_sweep_says_so(go, tmp_path):
