@@ -109,5 +109,5 @@ def test_a_run_without_rollouts_says_how_to_record_them(tmp_path: Path) -> None:
 
 def test_steps_that_hold_nothing(tmp_path: Path) -> None:
     run = record(tmp_path / "run", rollouts={3: rollout([[1, 0]])})
-    with pytest.raises(MissingDataError, match="from step 10 to None; the run holds steps 3 to 3"):
+    with pytest.raises(MissingDataError, match="from step 10 to the last; the run holds steps 3 to 3"):
         outcomes.read(run).between(10, None)
