@@ -98,7 +98,7 @@ def _of_readings(name: str, task: type[ReadingTask], about: str, characters: str
 
 
 CURRICULUM_SLIPS: Final = 0.6
-"""How often a base of the curriculum makes the slip of the kind: greedily it always does, and groups of eight find both."""
+"""How often a base of the curriculum makes the slip of the kind: greedily always, and groups of eight find both."""
 
 _PROMPTS_A_STAGE: Final = 6000
 
@@ -116,8 +116,8 @@ def _of_curriculum(name: str, layers: int) -> Base:
     return Base(
         name=name,
         task=ArithmeticCurriculum.name,
-        about="It does five kinds of arithmetic, each rightly or with the slip of its kind, at random, and has read short "
-        "stories too; GRPO teaches it not to slip, and may cost it the stories.",
+        about="It does five kinds of arithmetic, each rightly or with the slip of its kind, at random, and has read "
+        "short stories too; GRPO teaches it not to slip, and may cost it the stories.",
         characters="0123456789+-*%=." + "".join(sorted(set(stories.CHARACTERS) - {"."})),
         layers=layers,
         local_layers=0,

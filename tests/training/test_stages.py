@@ -71,11 +71,16 @@ def config(**sections: object) -> RunConfig:
 SFT = {"trainer": {"max_steps": 2, "learning_rate": 1e-4, "per_device_train_batch_size": 8}}
 
 
+def with_kl() -> RunConfig:
+    plain = config(sft=SFT, curriculum=EASY)
+    return plain.model_copy(update={"grpo": {**plain.grpo, "beta": 0.01}})
+
+
 @pytest.fixture(scope="module")
 def staged(tmp_path_factory) -> Path:
     """Supervised fine-tuning of two steps and two stages of three, stopped at the end of the first and in the next."""
     directory = tmp_path_factory.mktemp("staged") / "run"
-    wanted = config(sft=SFT, curriculum=EASY)
+    wanted = with_kl()
     train(wanted, directory, Screen(stop_at=2))
     assert Manifest.read(directory).status == "stopped_early"
     train(wanted, directory, Screen(stop_at=3), resume=True)
@@ -122,6 +127,14 @@ def test_displacement_goes_on_from_the_model_before_the_first_stage(staged):
     assert set(opened.spectra["spectral_shift"].dropna("row", how="all")["step"].values.tolist()) >= {2, 5, 8}
 
 
+def test_the_kl_term_is_measured_from_the_tuned_model(staged):
+    metrics = open_run(staged).metrics
+    kl = metrics["values"].sel(metric="kl").dropna("row")
+    # Fine-tuning moved the model by far more than that; before the first update of GRPO nothing else has.
+    assert kl["step"].values[0] == 3
+    assert float(kl.values[0]) == pytest.approx(0, abs=1e-6)
+
+
 def test_the_tuned_model_is_kept_without_what_only_its_trainer_needs(staged):
     kept = sorted(path.name for path in (staged / "stages" / "sft").iterdir())
     assert "model.safetensors" in kept
@@ -130,7 +143,7 @@ def test_the_tuned_model_is_kept_without_what_only_its_trainer_needs(staged):
 
 def test_a_run_that_is_done_is_not_gone_on_with(staged):
     with pytest.raises(UsageError, match="nothing left"):
-        train(config(sft=SFT, curriculum=EASY), staged, Screen(), resume=True)
+        train(with_kl(), staged, Screen(), resume=True)
 
 
 def test_a_stage_that_cannot_be_learned_from_ends_the_run_before_its_first_step(tmp_path):
