@@ -8,7 +8,7 @@ from typing import Any
 
 from grpodyn.figures import layers, ranks
 from grpodyn.figures.drawn import Drawn, Width, sheet
-from grpodyn.figures.style import FAINT, INK, colour, dash, styled
+from grpodyn.figures.style import FAINT, INK, colour, dash, is_crowded, styled
 from grpodyn.figures.text import label, listed, number, per_cent, steps_axis, undefined
 
 MOST_RUNS = 5
@@ -52,7 +52,10 @@ def overview(
 def _rewards(axes: Any, courses: Sequence[Any]) -> None:
     for place, course in enumerate(courses):
         paint = colour(place)
-        axes.plot(course.steps, course.rewards, linestyle="none", marker=".", markersize=2, color=paint, alpha=0.35)
+        axes.plot(
+            course.steps, course.rewards, linestyle="none", marker=".", markersize=2, color=paint, alpha=0.35,
+            rasterized=is_crowded(len(course.steps)),
+        )  # fmt: skip
         if course.fitted is not None:
             axes.plot(
                 course.fitted.steps,

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.ticker import MaxNLocator
 
 from grpodyn.figures.drawn import Drawn, Width, sheet
-from grpodyn.figures.style import FAINT, colour, dash, marker, styled
+from grpodyn.figures.style import FAINT, colour, dash, is_crowded, marker, styled
 from grpodyn.figures.text import counted, label, listed, number, plain_numbers, steps_axis
 
 _TITLES = {
@@ -17,6 +17,8 @@ _TITLES = {
     "energy_rank_90": "directions that hold 90 %",
 }
 _MOST_MODULES = 10
+_MOST_MARKERS = 25
+"""On one line."""
 _FAR = 6.0
 """A cap further off than that, as a ratio, is told and not drawn: it would flatten everything else."""
 
@@ -43,11 +45,16 @@ def ranks(course: Any, width: Width = "page") -> Drawn:
 def panel(axes: Any, course: Any, name: str) -> None:
     """Draw one rank over a run into axes."""
     found = course.ranks[name][:_MOST_MODULES]
+    # Each marker is an element of its own in a vector file, and hundreds of them tell nobody anything.
+    every = max(1, len(course.steps) // _MOST_MARKERS)
     for place, one in enumerate(found):
-        axes.fill_between(course.steps, one.low, one.high, color=colour(place), alpha=0.12, linewidth=0)
+        axes.fill_between(
+            course.steps, one.low, one.high, color=colour(place), alpha=0.12, linewidth=0,
+            rasterized=is_crowded(len(course.steps) * len(found)),
+        )  # fmt: skip
         axes.plot(
             course.steps, one.median, color=colour(place), linestyle=dash(place), marker=marker(place), markersize=3,
-            label=label(one.module, 16),
+            markevery=every, label=label(one.module, 16),
         )  # fmt: skip
     top = max((value for one in found for value in one.high if not math.isnan(value)), default=1.0)
     caps = sorted({one.cap for one in found if not math.isnan(one.cap)})

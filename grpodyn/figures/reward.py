@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.ticker import MaxNLocator
 
 from grpodyn.figures.drawn import Drawn, Width, sheet
-from grpodyn.figures.style import FAINT, INK, colour, styled
+from grpodyn.figures.style import FAINT, INK, colour, is_crowded, styled
 from grpodyn.figures.text import label, number, steps_axis
 
 if TYPE_CHECKING:
@@ -44,7 +44,15 @@ def panel(axes: Axes, course: Any) -> None:
     """Draw the course into axes."""
     name = "reward of a step" if course.logged_per_point == 1 else f"mean of {course.logged_per_point} rewards"
     axes.plot(
-        course.steps, course.rewards, linestyle="none", marker=".", markersize=3, color=_POINTS, alpha=0.6, label=name
+        course.steps,
+        course.rewards,
+        linestyle="none",
+        marker=".",
+        markersize=3,
+        color=_POINTS,
+        alpha=0.6,
+        label=name,
+        rasterized=is_crowded(len(course.steps)),
     )
     if course.fitted is not None:
         _curve(axes, course.fitted, "-", f"fit, {course.fitted.level:.0%} interval of the mean".replace("%", " %"))

@@ -86,6 +86,11 @@ def dash(place: int) -> Any:
     return DASHES[(place + place // len(COLOURS)) % len(DASHES)]
 
 
+def is_crowded(points: int) -> bool:
+    """Return whether so many points are better stored as pixels: a vector file would hold each of them."""
+    return points > 1500
+
+
 def marker(place: int) -> str:
     """Return the marker of the n-th series."""
     return MARKERS[(place + place // len(COLOURS)) % len(MARKERS)]
