@@ -99,7 +99,7 @@ def test_plans_that_make_no_sense() -> None:
     noise = noise_of_rates(0.5, 0.1, 0.5)
     with pytest.raises(UsageError, match="difference of 0"):
         plan(noise, Design(10, 1), 0.0, ())
-    with pytest.raises(UsageError, match="at least one prompt"):
+    with pytest.raises(UsageError, match="prompts is 0, expected at least 1"):
         plan(noise, Design(0, 1), 0.1, ())
     with pytest.raises(UsageError, match=r"base \+ difference is 1\.1"):
         noise_of_rates(0.9, 0.2, 0.5)
