@@ -41,7 +41,7 @@ def viability(chances: NDArray[np.float64], group_size: int) -> Viability:
         group_size: G, completions of a prompt.
 
     >>> viability(np.array([0.5, 0.1]), 4)
-    Viability(reward=0.3, alike=0.390625)
+    Viability(reward=0.3, alike=0.3906)
     """
     alike = chances**group_size + (1 - chances) ** group_size
     return Viability(float(chances.mean()), round(float(alike.mean()), 12))

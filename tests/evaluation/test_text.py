@@ -96,7 +96,7 @@ def test_texts_that_are_not_there_or_empty(tmp_path: Path) -> None:
 
 
 def test_what_is_shipped_suits_the_embedded_model_and_is_new_to_training() -> None:
-    assert shipped_texts() == ["other_formats"]
+    assert shipped_texts() == ["other_formats", "stories"]
     shipped = read_text("other_formats")
     assert len(windows(shipped, build_tokenizer(), 64, 1000).rows) == 300
     trained_on = set(task("arithmetic_format").split("train").prompts)
