@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
+from grpodyn.cli.live_table import LiveTable, with_running
 from grpodyn.cli.text import figure, literal
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class AblationView:
 
         self._console = console
         self._training = display_for(console)
-        self._live: Live | None = None
+        self._live = LiveTable(console, self._table)
         self._head = ""
         self._running: dict[str, str] = {}
         self._result: Ablation | None = None
@@ -61,9 +61,8 @@ class AblationView:
             for arm, why in plan.impossible.items():
                 self.say(f"{plan.name}: no arm {arm}: {why}")
         self.say(f"{done} of about {total} trainings and base measurements are there")
-        if self._console.is_terminal and done < total:
-            self._live = Live(console=self._console, get_renderable=self._table, refresh_per_second=2, transient=True)
-            self._live.start()
+        if done < total:
+            self._live.open()
 
     def begun(self, job: Job) -> None:
         """Remember what is being trained."""
@@ -76,7 +75,7 @@ class AblationView:
         self._head = f"{done} of about {total}{remaining}"
         if record.error is not None:
             self.say(f"{job.task} {job.arm} seed {job.seed} lr {job.learning_rate:g} failed: {record.error}")
-        elif self._live is None:
+        elif not self._live.is_open:
             self.say(
                 f"[{done}/{total}{remaining}] {job.task} {job.arm} {job.phase} seed {job.seed} "
                 f"lr {job.learning_rate:g}: {record.accuracy:.3f} on {record.split}"
@@ -88,18 +87,14 @@ class AblationView:
 
     def close(self) -> None:
         """Show nothing live any more."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self._live.close()
 
     def _table(self) -> Table:
         if self._result is None:
             table = Table(title=self._head, title_justify="left", show_header=False)
         else:
             table = arms_table(self._result.arms, title=self._head)
-        table.caption = "\n".join(self._running.values())
-        table.caption_justify = "left"
-        return table
+        return with_running(table, self._running.values())
 
 
 def show(console: Console, result: Ablation) -> None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
+from grpodyn.cli.live_table import LiveTable, with_running
 from grpodyn.cli.text import figure, literal
 from grpodyn.evaluation.records import ACCURACY, GREEDY
 
@@ -34,7 +34,7 @@ class SweepView:
     def __init__(self, console: Console, workers: int) -> None:
         self._console = console
         self._workers = workers
-        self._live: Live | None = None
+        self._live = LiveTable(console, self._table)
         self._logs: dict[str, Path] = {}
         self._began: dict[str, float] = {}
         self._running: Sequence[Entry] = ()
@@ -71,9 +71,7 @@ class SweepView:
     def tick(self, index: Index, running: Sequence[Entry]) -> None:
         """Take up where every run is."""
         self._index, self._running = index, running
-        if self._live is None and self._console.is_terminal:
-            self._live = Live(console=self._console, get_renderable=self._table, refresh_per_second=2, transient=True)
-            self._live.start()
+        self._live.open()
 
     def found(self, result: SweepResult) -> None:
         """Take up what is known."""
@@ -81,9 +79,7 @@ class SweepView:
 
     def close(self) -> None:
         """Show nothing live any more."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self._live.close()
 
     def _table(self) -> Table:
         from grpodyn.studies.child import last_line
@@ -95,10 +91,7 @@ class SweepView:
             table = Table(title=head, title_justify="left", show_header=False)
         else:
             table = arms_table(self._result.arms, head)
-        lines = [f"{entry.name}: {last_line(self._logs[entry.name])}" for entry in self._running]
-        table.caption = literal("\n".join(lines))
-        table.caption_justify = "left"
-        return table
+        return with_running(table, [f"{entry.name}: {last_line(self._logs[entry.name])}" for entry in self._running])
 
     def _left(self, entries: Sequence[Entry], done: Sequence[Entry]) -> str:
         if not done:

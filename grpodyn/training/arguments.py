@@ -18,6 +18,18 @@ from trl import GRPOConfig
 from grpodyn.config.run import RunConfig
 from grpodyn.errors import ConfigError, did_you_mean
 
+TRAINER_DEFAULTS: Mapping[str, Any] = {
+    "report_to": "none",
+    "logging_steps": 1,
+    # A NaN loss would otherwise be logged as the mean of the losses before it.
+    "logging_nan_inf_filter": False,
+    "save_strategy": "steps",
+    "save_steps": 50,
+    "save_total_limit": 2,
+    "disable_tqdm": True,
+}
+"""Of every stage's trainer, in place of the ones of transformers."""
+
 # Only these are checked: the rest of the two classes' annotations (enums, their own types) accept more than they say.
 _PLAIN_TYPES = frozenset({int, float, bool, str, dict, list, NoneType})
 
@@ -35,14 +47,7 @@ def grpo_arguments(config: RunConfig, checkpoints: Path) -> GRPOConfig:
     check_keys(config.grpo, GRPOConfig, "grpo")
     arguments = {
         **device_defaults(config.grpo),
-        "report_to": "none",
-        "logging_steps": 1,
-        # A NaN loss would otherwise be logged as the mean of the losses before it.
-        "logging_nan_inf_filter": False,
-        "save_strategy": "steps",
-        "save_steps": 50,
-        "save_total_limit": 2,
-        "disable_tqdm": True,
+        **TRAINER_DEFAULTS,
         **config.grpo,
         "output_dir": str(checkpoints),
         "seed": config.seed,

@@ -17,7 +17,7 @@ from grpodyn.config.run import RunConfig
 from grpodyn.config.task import TaskConfig
 from grpodyn.errors import ConfigError
 from grpodyn.training import data
-from grpodyn.training.arguments import check_keys, check_ranges, device_defaults
+from grpodyn.training.arguments import TRAINER_DEFAULTS, check_keys, check_ranges, device_defaults
 
 OF_THE_RUN = ("logging_steps", "logging_strategy", "report_to", "save_steps", "save_strategy", "save_total_limit")
 """Keys that hold for all stages, and are written in `grpo`: a trainer that goes on keeps the cadence it began with."""
@@ -38,13 +38,7 @@ def sft_arguments(config: RunConfig, checkpoints: Path) -> SFTConfig:
     shared = {key: config.grpo[key] for key in OF_THE_RUN if key in config.grpo}
     arguments: dict[str, Any] = {
         **device_defaults(given),
-        "report_to": "none",
-        "logging_steps": 1,
-        "logging_nan_inf_filter": False,
-        "save_strategy": "steps",
-        "save_steps": 50,
-        "save_total_limit": 2,
-        "disable_tqdm": True,
+        **TRAINER_DEFAULTS,
         # As in the `grpo` section: what is not said there either is TRL's own default.
         **{
             key: config.grpo[key] for key in ("gradient_checkpointing", "bf16", "fp16", "use_cpu") if key in config.grpo
