@@ -1,0 +1,141 @@
+"""How much gain is lost by choosing with a predictor, judged by training each part alone. Pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from scipy.stats import spearmanr
+
+from grpodyn.ablation.results import Ablation
+from grpodyn.placement.parts import FAMILIES, Family, Scores, family, of_arm
+
+LEAST_PARTS = 3
+"""Fewer trained parts than this are no choice."""
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A way to choose a part before training it."""
+
+    name: str
+    source: str
+    """What has to be there: two checkpoints, a trace …"""
+    share: float = 1.0
+    """Of the source run that it looks at."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What one predictor comes to on one task."""
+
+    predictor: Predictor
+    task: str
+    family: Family
+    leader: str
+    """The part of the highest score among those that were trained."""
+    lost: float
+    """Accuracy that the best part gains more than the leader."""
+    lost_share: float
+    """The same as a share of the best part's gain."""
+    correlation: float
+    """Spearman's, of scores and gains over parts; nan where all scores are equal or fewer than three are known."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Choosing the predictor too: the best one on all other tasks, scored on the one left out."""
+
+    family: Family
+    task: str
+    chosen: Predictor
+    lost_share: float
+
+
+def gains(result: Ablation) -> dict[str, dict[str, float]]:
+    """Return task → part → accuracy gained by an adapter on it alone at its best rate; unfinished arms absent."""
+    bases = {base.task: base.accuracy for base in result.bases}
+    found: dict[str, dict[str, float]] = {task: {} for task in bases}
+    for arm in result.arms:
+        part = of_arm(arm.arm)
+        if part is not None and arm.task in bases and not math.isnan(arm.accuracy.value):
+            found[arm.task][part] = arm.accuracy.value - bases[arm.task]
+    return found
+
+
+def choose(predictor: Predictor, task: str, scores: Scores, gained: Mapping[str, float]) -> list[Choice]:
+    """Return what following a predictor gains on a task, by layers and by module types.
+
+    Parts without a score are not chosen; a family in which fewer than three parts were trained, or none has a score, is
+    left out.
+    """
+    found = []
+    for kind in FAMILIES:
+        trained = {part: gain for part, gain in gained.items() if family(part) == kind}
+        known = [part for part in trained if math.isfinite(scores.get(part, math.nan))]
+        if len(trained) < LEAST_PARTS or not known:
+            continue
+        # Of equal scores the first part in the order of training, which no gain decides.
+        leader = max(known, key=lambda part: scores[part])
+        best = max(trained.values())
+        lost = best - trained[leader]
+        found.append(
+            Choice(
+                predictor=predictor,
+                task=task,
+                family=kind,
+                leader=leader,
+                lost=lost,
+                lost_share=lost / best if best > 0 else math.nan,
+                correlation=_correlation([scores[part] for part in known], [trained[part] for part in known]),
+            )
+        )
+    return found
+
+
+def by_chance(task: str, gained: Mapping[str, float]) -> dict[Family, float]:
+    """Return the share of the best part's gain that a part drawn at random loses on average."""
+    found: dict[Family, float] = {}
+    for kind in FAMILIES:
+        values = [gain for part, gain in gained.items() if family(part) == kind]
+        if len(values) >= LEAST_PARTS and max(values) > 0:
+            found[kind] = fmean((max(values) - value) / max(values) for value in values)
+    return found
+
+
+def mean_lost(choices: Iterable[Choice]) -> dict[tuple[Predictor, Family], float]:
+    """Return the share lost by each predictor, the mean over the tasks that it says something of."""
+    by: dict[tuple[Predictor, Family], list[float]] = {}
+    for choice in choices:
+        by.setdefault((choice.predictor, choice.family), []).append(choice.lost_share)
+    return {key: fmean(values) for key, values in by.items()}
+
+
+def leave_one_out(choices: Sequence[Choice]) -> list[LeftOut]:
+    """Return, for each task, what the predictor that loses least on all other tasks loses on it.
+
+    Only predictors that say something of every task take part. Of equal ones the first.
+    """
+    found = []
+    for kind in FAMILIES:
+        of_kind = [choice for choice in choices if choice.family == kind]
+        tasks = list(dict.fromkeys(choice.task for choice in of_kind))
+        table = {
+            predictor: {choice.task: choice.lost_share for choice in of_kind if choice.predictor == predictor}
+            for predictor in dict.fromkeys(choice.predictor for choice in of_kind)
+        }
+        whole = {predictor: lost for predictor, lost in table.items() if set(lost) == set(tasks)}
+        if len(tasks) < 2 or not whole:
+            continue
+        for task in tasks:
+            chosen = min(whole, key=lambda p: fmean(lost for other, lost in whole[p].items() if other != task))
+            found.append(LeftOut(kind, task, chosen, whole[chosen][task]))
+    return found
+
+
+def _correlation(scores: Sequence[float], gained: Sequence[float]) -> float:
+    if len(scores) < LEAST_PARTS or len(set(scores)) < 2 or len(set(gained)) < 2:
+        return math.nan
+    return float(spearmanr(scores, gained).statistic)

@@ -1,0 +1,227 @@
+"""Writes into a page what predicts where training works: how much gain is lost by choosing with each predictor.
+
+    python reports/placement.py runs/single-parts --protocol configs/studies/lora_advice_single_parts.yaml \
+        --full runs/lora-advice/sources --lora runs/placement/lora --first-tenth runs/placement/first-tenth \
+        -o docs/results/lora-advice.md --json docs/results/lora-advice/placement.json
+
+The criterion is an ablation with arms `layer:N` and `type:NAME`. Each folder of sources holds one recorded run a task,
+under the task's name. In a page that exists, what stands between the two markers is replaced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from grpodyn.ablation.protocol import ALL_LINEAR, load_study
+from grpodyn.ablation.results import Ablation, load
+from grpodyn.config.run import RunConfig
+from grpodyn.lora import twin
+from grpodyn.placement.gathering import BASE, Source, scores_of, seconds_of
+from grpodyn.placement.judging import Choice, Predictor, by_chance, choose, gains, leave_one_out, mean_lost
+from grpodyn.placement.parts import FAMILIES, Family, Scores, family
+from grpodyn.trace import strict_json
+from grpodyn.training import loading
+
+BEGIN, END = "<!-- placement: begin -->", "<!-- placement: end -->"
+_TITLES: Mapping[Family, str] = {"layers": "Which layer", "modules": "Which module type"}
+CHECKPOINTS, TRACE = "two checkpoints", "trace"
+
+
+def gathered(configs: Mapping[str, RunConfig], sources: Mapping[str, Path]) -> dict[str, dict[Predictor, Scores]]:
+    """Return task → predictor → scores, from every source that is there."""
+    found: dict[str, dict[Predictor, Scores]] = {}
+    for task, config in configs.items():
+        architecture = loading.load_architecture(config.model)
+        model_twin = twin.build({"class": (architecture.architectures or [""])[0], "config": architecture.to_dict()})
+        found[task] = {}
+        for name, folder in sources.items():
+            shares = (1.0,) if "first tenth" in name else (0.1, 0.25, 0.5, 1.0)
+            found[task] |= scores_of(Source(name, folder / task, shares), model_twin, config)
+    return found
+
+
+def judged(scores: Mapping[str, Mapping[Predictor, Scores]], gained: Mapping[str, Mapping[str, float]]) -> list[Choice]:
+    """Return what following each predictor comes to, on every task."""
+    return [
+        choice
+        for task, of_task in scores.items()
+        for predictor, of_parts in of_task.items()
+        for choice in choose(predictor, task, of_parts, gained[task])
+    ]
+
+
+def costs(result: Ablation, sources: Mapping[str, Path], choices: Sequence[Choice]) -> list[dict[str, Any]]:
+    """Return what each source of advice costs, in trainings of all-linear, and after how many runs it has paid.
+
+    A run saves the time of all-linear minus that of the best single part, medians of the criterion's trainings.
+    """
+    found = []
+    for task in dict.fromkeys(choice.task for choice in choices):
+        whole = result.arm(ALL_LINEAR, task)
+        parts = [a for a in result.arms if a.task == task and ":" in a.arm and not math.isnan(a.accuracy.value)]
+        if whole is None or math.isnan(whole.seconds) or not parts:
+            continue
+        saved = whole.seconds - max(parts, key=lambda arm: arm.accuracy.value).seconds
+        for name, folder in sources.items():
+            training, patch = seconds_of(folder / task)
+            cost = training + patch
+            found.append(
+                {
+                    "task": task,
+                    "source": name,
+                    "training_seconds": training,
+                    "patch_test_seconds": patch,
+                    "runs_cost": cost / whole.seconds,
+                    "saved_share": saved / whole.seconds,
+                    "runs_until_paid": math.ceil(cost / saved) if saved > 0 else None,
+                }
+            )
+    return found
+
+
+def page(
+    gained: Mapping[str, Mapping[str, float]], choices: Sequence[Choice], cost: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return the tables as Markdown."""
+    parts: list[str] = []
+    for kind in FAMILIES:
+        of_kind = [choice for choice in choices if choice.family == kind]
+        if of_kind:
+            parts += [f"### {_TITLES[kind]}", _criterion(kind, gained), _predictors(kind, gained, of_kind)]
+    parts += ["### Choosing the predictor too", _left_out(choices), "### What the advice costs", _costs(cost)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _criterion(kind: Family, gained: Mapping[str, Mapping[str, float]]) -> str:
+    names = list(dict.fromkeys(part for of_task in gained.values() for part in of_task if family(part) == kind))
+    head = "| trained alone: accuracy gained | " + " | ".join(names) + " |\n|---|" + "--:|" * len(names)
+    rows = [
+        f"| {task} | " + " | ".join(_number(of_task.get(name, math.nan)) for name in names) + " |"
+        for task, of_task in gained.items()
+    ]
+    return "\n".join([head, *rows])
+
+
+def _predictors(kind: Family, gained: Mapping[str, Mapping[str, float]], choices: Sequence[Choice]) -> str:
+    tasks = list(dict.fromkeys(choice.task for choice in choices))
+    head = (
+        "| predictor | from | of the run | "
+        + " | ".join(f"{task}: leader, lost" for task in tasks)
+        + " | lost, mean | rank correlation, mean |\n|---|---|--:|"
+        + "---|" * len(tasks)
+        + "--:|--:|"
+    )
+    means = mean_lost(choices)
+    rows = []
+    for (predictor, _), lost in sorted(means.items(), key=lambda item: item[1]):
+        by_task = {choice.task: choice for choice in choices if choice.predictor == predictor}
+        cells = [f"{by_task[t].leader}, {by_task[t].lost_share:.0%}" if t in by_task else "–" for t in tasks]
+        correlations = [c.correlation for c in by_task.values() if not math.isnan(c.correlation)]
+        rows.append(
+            f"| {predictor.name} | {predictor.source} | {predictor.share:.0%} | "
+            + " | ".join(cells)
+            + f" | {lost:.0%} | {_number(fmean(correlations) if correlations else math.nan, '+.2f')} |"
+        )
+    chance = {task: by_chance(task, gained[task]).get(kind, math.nan) for task in tasks}
+    drawn = " | ".join(f"{chance[task]:.0%}" for task in tasks)
+    rows.append(f"| *a part drawn at random* | – | – | {drawn} | {fmean(chance.values()):.0%} | – |")
+    return "\n".join([head, *rows])
+
+
+def _left_out(choices: Sequence[Choice]) -> str:
+    head = "| | may choose among | task left out | predictor chosen on the others | lost |\n|---|---|---|---|--:|"
+    rows = []
+    for label, allowed in _allowed(choices).items():
+        for left in leave_one_out(allowed):
+            chosen = left.chosen
+            rows.append(
+                f"| {left.family} | {label} | {left.task} | {chosen.name}, {chosen.source}, {chosen.share:.0%} "
+                f"| {left.lost_share:.0%} |"
+            )
+    return "\n".join([head, *rows])
+
+
+def _allowed(choices: Sequence[Choice]) -> dict[str, list[Choice]]:
+    def of(*words: str) -> list[Choice]:
+        return [c for c in choices if c.predictor.source == BASE or c.predictor.source.startswith(words)]
+
+    return {CHECKPOINTS: of(CHECKPOINTS), "traces": of(TRACE), "both": list(choices)}
+
+
+def _costs(cost: Sequence[Mapping[str, Any]]) -> str:
+    head = (
+        "| task | source | training, s | patch test, s | in runs of all-linear | a run saves | paid after |\n"
+        "|---|---|--:|--:|--:|--:|--:|"
+    )
+    rows = [
+        f"| {c['task']} | {c['source']} | {c['training_seconds']:.0f} | {c['patch_test_seconds']:.0f} "
+        f"| {c['runs_cost']:.1f} | {c['saved_share']:.0%} | {c['runs_until_paid'] or 'never'} |"
+        for c in cost
+    ]
+    return "\n".join([head, *rows])
+
+
+def _number(value: float, form: str = ".3f") -> str:
+    return "–" if math.isnan(value) else format(value, form)
+
+
+def put(path: Path, tables: str) -> None:
+    """Write the tables into a page, between its markers, or at its end.
+
+    Raises:
+        OSError: the page cannot be written.
+    """
+    text = path.read_text(encoding="utf-8") if path.exists() else "# Results\n"
+    if BEGIN not in text or END not in text:
+        text = f"{text.rstrip()}\n\n{BEGIN}\n{END}\n"
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    path.write_text(f"{before}{BEGIN}\n\n{tables}\n{END}{after}", encoding="utf-8")
+
+
+def main() -> None:
+    """Write the tables, and what they show as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("criterion", type=Path, help="folder of the ablation that trained each part alone")
+    parser.add_argument("--protocol", type=Path, required=True, help="its protocol, which names the tasks")
+    for option, what in (
+        ("--full", "full fine-tuning"),
+        ("--lora", "all-linear LoRA"),
+        ("--first-tenth", "first tenths"),
+    ):
+        parser.add_argument(option, type=Path, help=f"folder of recorded runs: {what}")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="page to write the tables into")
+    parser.add_argument("--json", type=Path, help="file for everything that the tables show")
+    arguments = parser.parse_args()
+    named = {
+        "full run": arguments.full,
+        "all-linear LoRA run": arguments.lora,
+        "first tenth of an all-linear LoRA run": arguments.first_tenth,
+    }
+    sources = {name: folder for name, folder in named.items() if folder is not None}
+    result = load(arguments.criterion)
+    _, configs = load_study(arguments.protocol)
+    gained = gains(result)
+    choices = judged(gathered({task: configs[task] for task in gained}, sources), gained)
+    cost = costs(result, sources, choices)
+    put(arguments.output, page(gained, choices, cost))
+    if arguments.json is not None:
+        found = {
+            "gains": gained,
+            "chance": {task: by_chance(task, of_task) for task, of_task in gained.items()},
+            "choices": [asdict(choice) for choice in choices],
+            "left_out": {label: [asdict(left) for left in leave_one_out(c)] for label, c in _allowed(choices).items()},
+            "costs": cost,
+        }
+        strict_json.replace_file(
+            arguments.json, (strict_json.dumps(strict_json.jsonable(found), indent=1) + "\n").encode()
+        )
+
+
+if __name__ == "__main__":
+    main()
