@@ -33,6 +33,8 @@ class Limits:
     workers: int = 1
     threads: int | None = None
     """Torch threads of each; None is one for a small model on the CPU, else what torch chooses."""
+    gpus: Sequence[str] = ()
+    """As `CUDA_VISIBLE_DEVICES` names them, one a worker; none leaves it to torch."""
     max_minutes: float | None = None
     """No training is begun that would probably end later."""
     train: bool = True
@@ -151,7 +153,7 @@ class _Study:
 
     def train(self, limits: Limits, started: float, lock: WriterLock) -> str:
         """Train until nothing is pending or time is up; return which."""
-        workers = make_workers(limits.workers, limits.threads)
+        workers = make_workers(limits.workers, limits.threads, limits.gpus)
         running: dict[str, Job] = {}
         finished = False
         try:

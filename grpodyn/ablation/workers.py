@@ -8,7 +8,7 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
@@ -70,9 +70,10 @@ class InProcess:
 class Processes:
     """Trains in several processes. One that dies (out of memory) fails its job, not the study."""
 
-    def __init__(self, count: int, threads: int | None) -> None:
+    def __init__(self, count: int, threads: int | None, gpus: Sequence[str] = ()) -> None:
         self._count = count
         self._threads = threads
+        self._gpus = gpus
         self._pool: ProcessPoolExecutor | None = None
         self._running: dict[Future[Record], Job] = {}
 
@@ -86,7 +87,11 @@ class Processes:
         if self._pool is None:
             # spawn: a forked child would inherit this process's threads and locks half-way through their work.
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self._count, context, initializer=_begin, initargs=(os.getpid(),))
+            # Each process takes the next device as it starts; more processes than GPUs share them in turn.
+            devices = context.Queue()
+            for number in range(self._count):
+                devices.put(self._gpus[number % len(self._gpus)] if self._gpus else None)
+            self._pool = ProcessPoolExecutor(self._count, context, initializer=_begin, initargs=(os.getpid(), devices))
         self._running[self._pool.submit(run_job, job, self._threads)] = job
 
     def finished(self) -> Iterator[tuple[Job, Record]]:
@@ -117,11 +122,11 @@ class Processes:
         self._pool = None
 
 
-def make_workers(count: int, threads: int | None) -> Workers:
-    """Return one process's or several processes' worth of workers."""
-    if count == 1:
+def make_workers(count: int, threads: int | None, gpus: Sequence[str] = ()) -> Workers:
+    """Return one process's or several processes' worth of workers, each with one of the GPUs if some are named."""
+    if count == 1 and not gpus:
         return InProcess(threads)
-    return Processes(count, threads)
+    return Processes(count, threads, gpus)
 
 
 # One a process: loading a base takes longer than many trainings of a small one.
@@ -196,7 +201,13 @@ def failed(job: Job, reason: str, seconds: float) -> Record:
     )
 
 
-def _begin(parent: int) -> None:
-    """Set up a worker: Ctrl-C is the parent's business, and without a parent there is no one to train for."""
+def _begin(parent: int, devices: Any) -> None:
+    """Set up a worker: Ctrl-C is the parent's business, and without a parent there is no one to train for.
+
+    Its device is chosen before torch first looks for one.
+    """
+    device = devices.get()
+    if device is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = device
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     watch_parent(parent, lambda: os._exit(1))

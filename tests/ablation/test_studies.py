@@ -6,11 +6,15 @@ import pytest
 
 from grpodyn.ablation.protocol import load_study
 from grpodyn.ablation.schedule import total
+from grpodyn.training.arguments import grpo_arguments
 
 STUDIES = Path(__file__).parents[2] / "configs" / "studies"
 
 
-@pytest.mark.parametrize("path", sorted(STUDIES.glob("lora_advice*.yaml")), ids=lambda path: path.stem)
+PLACEMENT = STUDIES / "placement-1p5b" / "study.yaml"
+
+
+@pytest.mark.parametrize("path", [*sorted(STUDIES.glob("lora_advice*.yaml")), PLACEMENT], ids=lambda path: path.stem)
 def test_a_study_can_be_read(path):
     study, configs = load_study(path)
     assert len(configs) == len(study.tasks)
@@ -31,3 +35,16 @@ def test_the_claim_about_advice_rests_on_ten_paired_seeds_a_task():
     assert study.source.seed not in study.all_seeds
     # 15 arms tuned on 6 trainings each, 4 of them tested on 10 seeds and 11 on 3.
     assert total(study, study.arms) == 15 * 6 + 4 * 10 + 11 * 3
+
+
+def test_the_study_at_full_size_is_taken_by_trl_and_asks_what_the_small_one_asks():
+    small, _ = load_study(STUDIES / "lora_advice.yaml")
+    study, configs = load_study(PLACEMENT)
+    assert study.primary == small.primary
+    assert (study.seeds, study.tuning, study.max_fraction) == (small.seeds, small.tuning, small.max_fraction)
+    for config in configs.values():
+        arguments = grpo_arguments(config, PLACEMENT.parent)
+        assert arguments.use_vllm
+        assert arguments.vllm_max_model_length >= config.task.max_prompt_tokens + arguments.max_completion_length
+        assert config.lora is None, "the source run of advice on rung 2 trains all weights"
+        assert len(config.rewards) == 1, "what is rewarded is what is measured"

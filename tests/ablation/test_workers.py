@@ -1,4 +1,6 @@
 import multiprocessing
+import os
+import time
 
 import pytest
 
@@ -12,6 +14,7 @@ from grpodyn.config import run as run_config
 def test_one_worker_is_this_process():
     assert isinstance(make_workers(1, None), InProcess)
     assert isinstance(make_workers(2, None), Processes)
+    assert isinstance(make_workers(1, None, ("3",)), Processes), "a device is a process's own"
 
 
 def test_a_failure_is_a_whole_record(make_plan):
@@ -43,3 +46,23 @@ def test_a_process_that_dies_fails_its_job_and_the_next_one_is_trained():
     finally:
         workers.close(at_once=True)
     assert workers.free == 1
+
+
+def _device(job, _threads):
+    time.sleep(1.0)  # long enough that no process takes two
+    return failed(job, os.environ.get("CUDA_VISIBLE_DEVICES", "unset"), 0.0)
+
+
+@pytest.mark.slow
+def test_each_process_gets_the_next_gpu(make_plan, monkeypatch):
+    monkeypatch.setattr("grpodyn.ablation.workers.run_job", _device)
+    workers = Processes(2, 1, ("4", "6"))
+    try:
+        for seed in (1, 2):
+            workers.submit(make_plan(Study(name="s")).job("advised", "test", seed, 0))
+        found = []
+        while len(found) < 2:
+            found += [record.error for _, record in workers.finished()]
+    finally:
+        workers.close(at_once=True)
+    assert sorted(found) == ["4", "6"]

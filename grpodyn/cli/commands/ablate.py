@@ -31,7 +31,12 @@ def command(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Replace one value of the run config, as key=value.")
     ] = None,
-    workers: Annotated[int, typer.Option(metavar="N", min=1, help="Processes that train side by side.")] = 1,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes that train side by side; default 1, or one a GPU.")
+    ] = None,
+    gpus: Annotated[
+        str | None, typer.Option(metavar="0,1,…", help="GPUs to hand out, one a process; `none` for the CPU.")
+    ] = None,
     threads: Annotated[int | None, typer.Option(metavar="N", min=1, help="Torch threads of each.")] = None,
     max_minutes: Annotated[float | None, typer.Option(metavar="M", help="Stop by then; to go on, start again.")] = None,
     merge: Annotated[
@@ -54,6 +59,8 @@ def command(
     grpodyn ablate runs/full --arms advised,all-linear,all-linear-same-budget,random-same-budget
 
     grpodyn ablate configs/studies/lora_advice.yaml --workers 2 --threads 1 --max-minutes 60
+
+    grpodyn ablate configs/studies/placement-1p5b/gsm8k.yaml --gpus 0,1,2,3,4,5,6,7
     """
     from rich.console import Console
 
@@ -66,8 +73,11 @@ def command(
     from grpodyn.ablation.target import Wishes, find
     from grpodyn.cli.ablation_view import AblationView, show
     from grpodyn.cli.lookup import find_run
+    from grpodyn.studies.slots import NO_GPUS, chosen_gpus
     from grpodyn.trace import strict_json
 
+    # Without the option torch finds what there is.
+    devices = ("",) if gpus == NO_GPUS else chosen_gpus(gpus) if gpus is not None else ()
     console = Console(stderr=as_json)
     view = AblationView(console)
     wishes = Wishes(
@@ -87,7 +97,7 @@ def command(
     # Seconds of imports: only now, when everything that can be checked without them has been.
     from grpodyn.ablation.runner import Limits, carry_out
 
-    limits = Limits(workers, threads, max_minutes, train=not only_read)
+    limits = Limits(workers or max(1, len(devices)), threads, devices, max_minutes, train=not only_read)
     try:
         finished = carry_out(found, limits, view, results_in=results_in, merge=merge or [])
     except KeyboardInterrupt:
