@@ -1,0 +1,81 @@
+"""The tables that the predictors are published with."""
+
+import importlib.util
+import math
+from pathlib import Path
+
+import pytest
+
+from grpodyn.placement.judging import Choice, Predictor
+
+
+@pytest.fixture(scope="module")
+def report():
+    path = Path(__file__).parents[2] / "reports" / "placement.py"
+    spec = importlib.util.spec_from_file_location("report_of_placement", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GAINED = {
+    "a": {"layer 0": 0.5, "layer 1": 0.4, "layer 2": 0.1},
+    "b": {"layer 0": 0.1, "layer 1": 0.4, "layer 2": 0.3},
+}
+PATCHED = Predictor("put-back", "two checkpoints of a full run")
+MOVED = Predictor("path length", "trace of a full run", 0.25)
+CHOICES = [
+    Choice(PATCHED, "a", "layers", "layer 0", 0.0, 0.0, 1.0),
+    Choice(PATCHED, "b", "layers", "layer 2", 0.1, 0.25, 0.5),
+    Choice(MOVED, "a", "layers", "layer 2", 0.4, 0.8, -1.0),
+    Choice(MOVED, "b", "layers", "layer 1", 0.0, 0.0, math.nan),
+]
+
+
+def test_predictors_stand_in_the_order_of_what_they_lose_beside_chance(report):
+    text = report.page(GAINED, CHOICES, [])
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert "| a | 0.500 | 0.400 | 0.100 |" in rows
+    first, second, chance = (
+        next(i for i, row in enumerate(rows) if row.startswith(f"| {name}"))
+        for name in ("put-back", "path length", "*a part drawn at random*")
+    )
+    assert first < second < chance
+    assert rows[first] == (
+        "| put-back | two checkpoints of a full run | 100% | layer 0, 0% | layer 2, 25% | 12% | +0.75 |"
+    )
+    assert rows[second].endswith("| 25% | layer 2, 80% | layer 1, 0% | 40% | -1.00 |")
+    # Chance: (0 + .2 + .8)/3 and (.75 + 0 + .25)/3.
+    assert rows[chance] == "| *a part drawn at random* | – | – | 33% | 33% | 33% | – |"
+
+
+def test_what_a_trace_adds_is_a_row_of_its_own(report):
+    text = report.page(GAINED, CHOICES, [])
+    rows = [line for line in text.splitlines() if line.startswith("| layers |")]
+    assert [row.split(" | ")[1] for row in rows] == ["two checkpoints"] * 2 + ["traces"] * 2 + ["both"] * 2
+    # Judged on b, path length (0 %) is better than put-back (25 %): on a it loses .8.
+    assert rows[4] == "| layers | both | a | path length, trace of a full run, 25% | 80% |"
+    assert rows[5] == "| layers | both | b | put-back, two checkpoints of a full run, 100% | 25% |"
+
+
+def test_a_source_that_never_pays_is_said(report):
+    cost = {"task": "a", "source": "full run", "training_seconds": 40.0, "patch_test_seconds": 20.0}
+    never = {**cost, "runs_cost": 1.5, "saved_share": -0.02, "runs_until_paid": None}
+    after = {**cost, "runs_cost": 1.5, "saved_share": 0.1, "runs_until_paid": 15}
+    text = report.page(GAINED, CHOICES, [never, after])
+    assert "| a | full run | 40 | 20 | 1.5 | -2% | never |" in text
+    assert "| a | full run | 40 | 20 | 1.5 | 10% | 15 |" in text
+
+
+def test_words_around_the_tables_are_kept_and_a_page_without_markers_gets_them(report, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\nWords.\n")
+    report.put(page, "old")
+    report.put(page, "new")
+    text = page.read_text()
+    assert text.startswith("# Title\n\nWords.\n")
+    assert text.count(report.BEGIN) == text.count(report.END) == 1
+    assert "new" in text
+    assert "old" not in text
