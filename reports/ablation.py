@@ -20,9 +20,7 @@ from matplotlib.figure import Figure
 
 from grpodyn.ablation.ledger import LEDGER
 from grpodyn.ablation.results import FILE, Ablation, ArmResult, load
-from grpodyn.statistics import Interval
-
-BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+from grpodyn.reporting.published import interval, number, put
 
 
 def page(result: Ablation) -> str:
@@ -49,10 +47,10 @@ def _arms(arms: Sequence[ArmResult]) -> str:
         "|---|--:|--:|--:|---|--:|---|--:|--:|--:|"
     )
     rows = [
-        f"| {arm.arm} | {arm.trainable_params:,} | {_number(arm.learning_rate, '.1e')}{'*' if arm.at_edge else ''} "
-        f"| {len(arm.seeds)} | {_interval(arm.accuracy)} | {_number(arm.greedy.value)} "
-        f"| {_interval(arm.gain_kept, '.0%')} | {_number(arm.skill_gain.value, '+.3f')} | {_steps(arm)} "
-        f"| {_number(arm.kl.value, '.2f')} |"
+        f"| {arm.arm} | {arm.trainable_params:,} | {number(arm.learning_rate, '.1e')}{'*' if arm.at_edge else ''} "
+        f"| {len(arm.seeds)} | {interval(arm.accuracy)} | {number(arm.greedy.value)} "
+        f"| {interval(arm.gain_kept, '.0%')} | {number(arm.skill_gain.value, '+.3f')} | {_steps(arm)} "
+        f"| {number(arm.kl.value, '.2f')} |"
         for arm in arms
     ]
     return "\n".join([head, *rows])
@@ -68,9 +66,9 @@ def _comparisons(result: Ablation) -> str:
         described = c.test == "descriptive"
         test = "–" if described else f"not worse by {c.margin:.3f}" if c.test == "not_worse" else "better"
         rows.append(
-            f"| {c.task} | {c.a} | {c.b} | {test} | {c.seeds} | {_interval(c.difference, '+.3f')} "
-            f"| {'–' if described else _number(c.p, '.2g')} | {'–' if described else _number(c.p_holm, '.2g')} "
-            f"| {_number(c.smallest_seen)} | {'–' if described else c.outcome} |"
+            f"| {c.task} | {c.a} | {c.b} | {test} | {c.seeds} | {interval(c.difference, '+.3f')} "
+            f"| {'–' if described else number(c.p, '.2g')} | {'–' if described else number(c.p_holm, '.2g')} "
+            f"| {number(c.smallest_seen)} | {'–' if described else c.outcome} |"
         )
     return "\n".join([head, *rows])
 
@@ -100,39 +98,14 @@ def _most_arms(result: Ablation) -> int:
     return max((tasks.count(task) for task in set(tasks)), default=1)
 
 
-def _number(value: float, form: str = ".3f") -> str:
-    return "–" if math.isnan(value) else format(value, form)
-
-
-def _interval(interval: Interval, form: str = ".3f") -> str:
-    if math.isnan(interval.value) or not math.isfinite(interval.low) or not math.isfinite(interval.high):
-        return _number(interval.value, form)
-    if interval.low == interval.high:
-        return format(interval.value, form)
-    return f"{interval.value:{form}} [{interval.low:{form}}, {interval.high:{form}}]"
-
-
 def _steps(arm: ArmResult) -> str:
     if not arm.seeds:
         return "–"
     return (
-        _number(arm.steps_to_level.value, ".0f")
+        number(arm.steps_to_level.value, ".0f")
         if arm.reached == len(arm.seeds)
         else f"{arm.reached} of {len(arm.seeds)}"
     )
-
-
-def put(path: Path, tables: str) -> None:
-    """Write the tables into a page, between its markers.
-
-    Raises:
-        ValueError: the page exists and has no markers.
-    """
-    text = path.read_text(encoding="utf-8") if path.exists() else f"# Results\n\n{BEGIN}\n{END}\n"
-    if BEGIN not in text or END not in text:
-        raise ValueError(f"{path} has no lines {BEGIN} and {END} between which tables could go")
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    path.write_text(f"{before}{BEGIN}\n\n{tables}\n{END}{after}", encoding="utf-8")
 
 
 def main() -> None:

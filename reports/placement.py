@@ -25,10 +25,10 @@ from grpodyn.lora import twin
 from grpodyn.placement.gathering import BASE, Source, scores_of, seconds_of
 from grpodyn.placement.judging import Choice, Predictor, by_chance, choose, gains, leave_one_out, mean_lost
 from grpodyn.placement.parts import FAMILIES, Family, Scores, family
+from grpodyn.reporting.published import number, put
 from grpodyn.trace import strict_json
 from grpodyn.training import loading
 
-BEGIN, END = "<!-- placement: begin -->", "<!-- placement: end -->"
 _TITLES: Mapping[Family, str] = {"layers": "Which layer", "modules": "Which module type"}
 CHECKPOINTS, TRACE = "two checkpoints", "trace"
 
@@ -102,7 +102,7 @@ def _criterion(kind: Family, gained: Mapping[str, Mapping[str, float]]) -> str:
     names = list(dict.fromkeys(part for of_task in gained.values() for part in of_task if family(part) == kind))
     head = "| trained alone: accuracy gained | " + " | ".join(names) + " |\n|---|" + "--:|" * len(names)
     rows = [
-        f"| {task} | " + " | ".join(_number(of_task.get(name, math.nan)) for name in names) + " |"
+        f"| {task} | " + " | ".join(number(of_task.get(name, math.nan)) for name in names) + " |"
         for task, of_task in gained.items()
     ]
     return "\n".join([head, *rows])
@@ -126,7 +126,7 @@ def _predictors(kind: Family, gained: Mapping[str, Mapping[str, float]], choices
         rows.append(
             f"| {predictor.name} | {predictor.source} | {predictor.share:.0%} | "
             + " | ".join(cells)
-            + f" | {lost:.0%} | {_number(fmean(correlations) if correlations else math.nan, '+.2f')} |"
+            + f" | {lost:.0%} | {number(fmean(correlations) if correlations else math.nan, '+.2f')} |"
         )
     chance = {task: by_chance(task, gained[task]).get(kind, math.nan) for task in tasks}
     drawn = " | ".join(f"{chance[task]:.0%}" for task in tasks)
@@ -165,23 +165,6 @@ def _costs(cost: Sequence[Mapping[str, Any]]) -> str:
         for c in cost
     ]
     return "\n".join([head, *rows])
-
-
-def _number(value: float, form: str = ".3f") -> str:
-    return "–" if math.isnan(value) else format(value, form)
-
-
-def put(path: Path, tables: str) -> None:
-    """Write the tables into a page, between its markers, or at its end.
-
-    Raises:
-        OSError: the page cannot be written.
-    """
-    text = path.read_text(encoding="utf-8") if path.exists() else "# Results\n"
-    if BEGIN not in text or END not in text:
-        text = f"{text.rstrip()}\n\n{BEGIN}\n{END}\n"
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    path.write_text(f"{before}{BEGIN}\n\n{tables}\n{END}{after}", encoding="utf-8")
 
 
 def main() -> None:

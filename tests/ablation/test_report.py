@@ -42,21 +42,6 @@ def test_the_page_holds_every_arm_and_comparison(report, result):
     assert len({line.count("|") for line in rows if line.startswith(("| first", "| second"))}) == 1
 
 
-def test_words_around_the_tables_stay(report, result, tmp_path):
-    path = tmp_path / "page.md"
-    path.write_text(f"# Mine\n\nwords\n\n{report.BEGIN}\nold\n{report.END}\n\nmore words\n")
-    report.put(path, report.page(result))
-    text = path.read_text()
-    assert text.startswith("# Mine\n\nwords\n")
-    assert text.endswith("more words\n")
-    assert "\nold\n" not in text
-    report.put(path, report.page(result))
-    assert path.read_text() == text
-    (tmp_path / "other.md").write_text("no markers")
-    with pytest.raises(ValueError, match="has no lines"):
-        report.put(tmp_path / "other.md", "")
-
-
 def test_the_figure_has_a_panel_a_task(report, result, tmp_path):
     figure = report.draw(result)
     assert [axes.get_title() for axes in figure.axes] == ["first", "second"]

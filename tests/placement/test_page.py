@@ -67,15 +67,3 @@ def test_a_source_that_never_pays_is_said(report):
     text = report.page(GAINED, CHOICES, [never, after])
     assert "| a | full run | 40 | 20 | 1.5 | -2% | never |" in text
     assert "| a | full run | 40 | 20 | 1.5 | 10% | 15 |" in text
-
-
-def test_words_around_the_tables_are_kept_and_a_page_without_markers_gets_them(report, tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("# Title\n\nWords.\n")
-    report.put(page, "old")
-    report.put(page, "new")
-    text = page.read_text()
-    assert text.startswith("# Title\n\nWords.\n")
-    assert text.count(report.BEGIN) == text.count(report.END) == 1
-    assert "new" in text
-    assert "old" not in text

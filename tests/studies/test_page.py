@@ -1,0 +1,70 @@
+"""The page and the figure that a sweep is published with."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from grpodyn.studies.expand import planned_runs
+from grpodyn.studies.results import RESULTS
+from grpodyn.studies.runner import carry_out
+from tests.studies.conftest import FakePool, Watcher
+
+
+@pytest.fixture(scope="module")
+def script():
+    path = Path(__file__).parents[2] / "reports" / "sweep.py"
+    spec = importlib.util.spec_from_file_location("report_of_a_sweep", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def finished(two_arms, tmp_path):
+    folder = tmp_path / "out"
+    return carry_out(two_arms, planned_runs(two_arms, tmp_path), [], folder, FakePool, Watcher()), folder
+
+
+def test_a_result_is_read_back_as_it_was_written(script, finished):
+    result, folder = finished[0].result, finished[1]
+    again = script.read(folder / RESULTS)
+    assert [arm.arm for arm in again.arms] == [arm.arm for arm in result.arms]
+    assert again.contrasts[0].difference.value == result.contrasts[0].difference.value
+    assert script.page(again) == script.page(result)
+
+
+def test_the_page_holds_every_arm_and_claim(script, finished):
+    result = finished[0].result
+    text = script.page(result)
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    for arm in result.arms:
+        assert any(row.startswith(f"| {arm.arm} | {len(arm.seeds)} |") for row in rows)
+    for one in result.contrasts:
+        of_it = [row for row in rows if row.startswith(f"| {one.a} | {one.b} | {one.better} `{one.metric}`")]
+        assert any(row.endswith(f"| {one.outcome} |") for row in of_it)
+    assert result.configs_sha256[:16] in text
+
+
+def test_the_figure_has_a_panel_a_metric_and_a_dot_a_run(script, finished, tmp_path):
+    result = finished[0].result
+    figure = script.draw(result)
+    assert len(figure.axes) == len(script.metrics(result)) >= 2
+    dots = figure.axes[0].lines[0]
+    last = result.arms[-1]
+    assert len(dots.get_xdata()) == sum(run.arm == last.arm for run in result.runs)
+    figure.savefig(tmp_path / "figure.png")
+
+
+def test_a_study_that_has_just_begun_can_be_shown(script, two_arms, tmp_path):
+    planned = planned_runs(two_arms, tmp_path)
+    pool = lambda: FakePool(**{run.name.replace("-", "_"): "failed" for run in planned[1:]})  # noqa: E731
+    result = carry_out(two_arms, planned, [], tmp_path / "out", pool, Watcher()).result
+    again = script.read(tmp_path / "out" / RESULTS)
+    assert "–" in script.page(again)
+    script.draw(again)
+    assert result.failed == len(planned) - 1
