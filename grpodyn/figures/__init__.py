@@ -20,6 +20,7 @@ from grpodyn.figures.path import path_and_displacement
 from grpodyn.figures.ranks import ranks, spectra
 from grpodyn.figures.retention import retention
 from grpodyn.figures.reward import reward
+from grpodyn.figures.stages import stages
 
 __all__ = [
     "Drawn",
@@ -38,5 +39,6 @@ __all__ = [
     "retention",
     "reward",
     "spectra",
+    "stages",
     "truncation",
 ]

@@ -9,13 +9,17 @@ from grpodyn.attribution import result
 from grpodyn.evaluation import kept_losses
 from grpodyn.evaluation.retention import DRIFT, PERPLEXITY, STAGE
 from grpodyn.trace.reader import Run
+from grpodyn.trace.stages import past
 
-KINDS = ("convergence", "group_size", "layer_dynamics", "lora_advice", "forgetting")
+KINDS = ("convergence", "stages", "group_size", "layer_dynamics", "lora_advice", "forgetting")
 """Notebooks, in the order in which a report shows them."""
 
 
 def choose(runs: Sequence[Run]) -> tuple[list[str], dict[str, str]]:
-    """Return the kinds of notebooks to run, and why each of the others is left out."""
+    """Return the kinds of notebooks to run, and why each of the others is left out.
+
+    Stages are not missing where a run has none, so nothing is said of them then.
+    """
     left_out = {
         kind: why
         for kind, why, holds in (
@@ -26,7 +30,8 @@ def choose(runs: Sequence[Run]) -> tuple[list[str], dict[str, str]]:
         )
         if not holds
     }
-    return [kind for kind in KINDS if kind not in left_out], left_out
+    silent = () if any(past(run.manifest.segments) for run in runs) else ("stages",)
+    return [kind for kind in KINDS if kind not in left_out and kind not in silent], left_out
 
 
 def _moves(run: Run) -> bool:

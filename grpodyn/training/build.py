@@ -25,6 +25,8 @@ from grpodyn.evaluation.retention import Retention
 from grpodyn.recording.recorder import Recorder
 from grpodyn.rewards import RewardContext
 from grpodyn.tasks import Examples
+from grpodyn.trace.manifest import Manifest
+from grpodyn.trace.schema import MANIFEST
 from grpodyn.training import checks, data, loading
 from grpodyn.training.arguments import grpo_arguments, lora_arguments
 from grpodyn.training.checkpoints import FOLDER
@@ -141,7 +143,7 @@ def _build_grpo(
         arguments.model_init_kwargs = None
     sampled = sampled_test(config, tokenizer)
     beside = retention(config, tokenizer, prompts, held_out)
-    recorder = _recorder(config, leg.task, run_dir, append)
+    recorder = _recorder(config, leg.task, run_dir, append, tuned=leg.after_sft is not None)
     callbacks = [*before_recorder, *_watch(config), recorder]
     trainer = assemble(
         staged, arguments, loading.load_model(source), tokenizer, prompts, lora_arguments(config), callbacks
@@ -196,8 +198,12 @@ def _held_out(config: RunConfig) -> Examples | None:
     return data.held_out(config.task, config.evaluate.split, config.evaluate.prompts)
 
 
-def _recorder(config: RunConfig, task: TaskConfig, run_dir: Path, append: bool) -> Recorder:
+def _recorder(config: RunConfig, task: TaskConfig, run_dir: Path, append: bool, *, tuned: bool = False) -> Recorder:
     manifest = {"config": config.to_record(), "dataset": data.describe(task)}
+    if tuned and (run_dir / MANIFEST).is_file():
+        # What is loaded is the run's own copy of the tuned model; what the run trains is the model that it began with.
+        before = Manifest.read(run_dir).model
+        manifest["model"] = {key: before[key] for key in ("name", "revision") if key in before}
     return Recorder(run_dir, config.record, save_model=True, append=append, manifest=manifest)
 
 

@@ -16,7 +16,7 @@ from grpodyn.diagnosis.callback import DiagnoseLive
 from grpodyn.errors import UsageError
 from grpodyn.recording.recorder import Recorder, is_first_rank
 from grpodyn.trace.manifest import Manifest, RunStatus
-from grpodyn.training import checkpoints, data
+from grpodyn.training import checkpoints, data, stage_moves
 from grpodyn.training.build import Training, build_leg, build_trainer
 from grpodyn.training.curriculum import (
     NotViableError,
@@ -131,6 +131,10 @@ def _train_legs(
     while True:
         leg, done = todo[0], 0 if checkpoint is None else checkpoint[0]
         display.say(f"stage {leg.number} of {len(planned)}, {leg.name}, from step {leg.start}")
+        if checkpoint is not None and done == leg.start and is_first_rank():
+            lost = stage_moves.keep_start(run_dir, leg.number, checkpoint[1])
+            if lost is not None:
+                display.say(f"what {leg.name} moves by itself will not be known: {lost}")
         notes = StageNotes(leg)
         test = _stage_test(config, leg, run_dir, done)
         asking = [checkpoints.CheckpointClock(), stop, notes]
@@ -146,9 +150,12 @@ def _train_legs(
         try:
             _run(training, checkpoint, display)
         except NotViableError:
+            stage_moves.forget_start(run_dir, leg.number)
             return training.recorder
         _save_unrecorded(training)
         run_dir, append, base_known = training.recorder.run_dir, True, True
+        if leg.start and notes.outcome is not None and training.recorder.refused is None and is_first_rank():
+            _note_movement(run_dir, leg, int(training.trainer.state.global_step))
         todo = todo[1:]
         if not todo or ends_run(leg, notes.outcome, on_stall):
             return training.recorder
@@ -169,6 +176,17 @@ def _train_legs(
         # The next stage loads the model anew: two at once may not fit.
         del training
         gc.collect()
+
+
+def _note_movement(run_dir: Path, leg: Leg, step: int) -> None:
+    """Write into a stage's segment how far it has moved the model from where it began."""
+    last = checkpoints.last_whole(run_dir / checkpoints.FOLDER)
+    end = last[1] if last is not None and last[0] == step else run_dir / MODEL
+    fields = stage_moves.own_movement(run_dir, leg.number, end)
+    manifest = Manifest.read(run_dir)
+    *before, segment = manifest.segments
+    manifest.updated(segments=[*before, {**segment, **fields}]).write(run_dir)
+    stage_moves.forget_start(run_dir, leg.number)
 
 
 def _stage_test(config: RunConfig, leg: Leg, run_dir: Path, done: int) -> StageTest | None:

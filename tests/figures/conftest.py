@@ -13,6 +13,7 @@ from grpodyn import figures, registry
 from grpodyn.attribution.result import Attribution, PartResult, Range, TruncationResult, VerdictResult
 from grpodyn.figures import Drawn
 from grpodyn.trace.reader import Run
+from tests.simulation.staged_run import write_staged_run
 from tests.simulation.whole_run import write_whole_run
 
 
@@ -21,20 +22,29 @@ class Results:
     """Everything that figures are made of, of one run."""
 
     run: Run
+    staged_run: Run
 
     @cache  # noqa: B019  # a handful of results, for one test session
     def of(self, name: str) -> Any:
         return registry.analysis(name).run(self.run)
 
+    @cache  # noqa: B019
+    def staged(self) -> Any:
+        return registry.analysis("stages").run(self.staged_run)
+
 
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return Results(write_whole_run(tmp_path_factory.mktemp("figures") / "twelve", planned=60))
+    folder = tmp_path_factory.mktemp("figures")
+    staged = write_staged_run(folder / "staged", layers=12, curriculum=True)
+    return Results(write_whole_run(folder / "twelve", planned=60), staged)
 
 
 @pytest.fixture(scope="session")
 def deep(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return Results(write_whole_run(tmp_path_factory.mktemp("figures") / "eighty", layers=80, steps=20))
+    folder = tmp_path_factory.mktemp("figures")
+    staged = write_staged_run(folder / "staged", layers=80)
+    return Results(write_whole_run(folder / "eighty", layers=80, steps=20), staged)
 
 
 def part(partition: str, name: str, kind: str, share: float, **fields: Any) -> PartResult:
@@ -86,6 +96,7 @@ VIEWS: dict[str, Callable[[Results, str], Drawn]] = {
     "group_outcomes": lambda r, w: figures.group_outcomes(r.of("group_outcomes"), w),
     "dead_groups": lambda r, w: figures.dead_groups(r.of("group_size").runs[0], w),
     "retention": lambda r, w: figures.retention(r.of("forgetting"), w),
+    "stages": lambda r, w: figures.stages(r.staged(), w),
     "recorder_cost": lambda r, w: figures.recorder_cost(r.of("recorder_cost"), w),
     "movement_and_contribution": lambda r, w: figures.movement_and_contribution(r.of("layer_dynamics"), None, w),
     "overview": lambda r, w: figures.overview(

@@ -18,6 +18,7 @@ from grpodyn.figures.layers import edges, norm
 from grpodyn.figures.style import COLOURS
 from grpodyn.figures.text import label
 from grpodyn.statistics import Interval
+from tests.simulation.staged_run import write_staged_run
 from tests.simulation.whole_run import write_whole_run
 
 
@@ -234,3 +235,15 @@ def test_a51_a_long_run_is_drawn_in_no_more_space_than_a_short_one(tmp_path: Pat
     short, long = sizes
     # Ten times the steps; what is drawn is cut into parts, whose number has a bound.
     assert all(after < 2.5 * before for before, after in zip(short, long, strict=True)), sizes
+
+
+def test_stages_are_told_apart_in_words(tmp_path: Path) -> None:
+    found = registry.analysis("stages").run(write_staged_run(tmp_path / "run", layers=2, bare=True))
+    drawn = figures.stages(found)
+    assert "Stage sft, steps 0 to 10, done; held-out accuracy 0 to 0.1" in drawn.alt
+    assert "Stage grpo, steps 10 to 30" in drawn.alt
+    texts = [one.get_text() for axes in drawn.figure.axes for one in axes.texts]
+    # What a panel lacks is said in its place, the others are drawn.
+    assert any("no perplexity was measured" in text for text in texts)
+    assert any("not recorded" in text for text in texts)
+    assert texts.count("sft") == 1

@@ -11,9 +11,10 @@ from typing import Any
 import nbformat
 import pytest
 
-from grpodyn.reporting.choosing import KINDS
+from grpodyn.reporting.choosing import KINDS, choose
 from grpodyn.reporting.execution import execute, read
 from grpodyn.reporting.gathering import gather
+from tests.simulation.staged_run import write_staged_run
 from tests.simulation.whole_run import write_whole_run
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
@@ -93,6 +94,21 @@ def test_all_run_on_one_whole_run(tmp_path: Path) -> None:
     missing = [block["text"] for one in found for block in blocks(one) if block.get("missing")]
     assert any("nothing to compare" in text for text in missing)
     assert any("grpodyn attribute" in text for text in missing)
+
+
+def test_stages_have_a_notebook_where_there_are_any(tmp_path: Path) -> None:
+    plain, staged = write_whole_run(tmp_path / "a", layers=1, steps=2), write_staged_run(tmp_path / "b", layers=1)
+    kinds, left_out = choose([plain])
+    assert "stages" not in kinds
+    assert "stages" not in left_out, "a run that has no stages lacks nothing"
+    assert "stages" in choose([plain, staged])[0]
+
+
+@pytest.mark.slow
+def test_stages_are_shown_in_one_picture(tmp_path: Path) -> None:
+    (found,) = execute(["stages"], {"run_dirs": [str(write_staged_run(tmp_path / "run", layers=2).path)]})
+    assert found.failed is None
+    assert [block["kind"] for block in blocks(found)][-3:] == ["table", "sentence", "picture"]
 
 
 @pytest.mark.slow

@@ -127,6 +127,22 @@ def test_displacement_goes_on_from_the_model_before_the_first_stage(staged):
     assert set(opened.spectra["spectral_shift"].dropna("row", how="all")["step"].values.tolist()) >= {2, 5, 8}
 
 
+def test_what_each_stage_moved_by_itself_is_noted_when_it_ends(staged):
+    opened = open_run(staged)
+    first, second = opened.manifest.segments[2:]
+    assert (first["stage"], second["stage"]) == ("first", "second")
+    start, end = (load_file(staged / place / "model.safetensors") for place in ("stages/sft", f"{FOLDER}/checkpoint-5"))
+    names = [name for name in start if name.startswith("model.layers.0.")]
+    wanted = np.sqrt(sum(np.square(end[name].astype(np.float64) - start[name]).sum() for name in names))
+    assert first["moved"]["model.layers.0"] == pytest.approx(wanted, rel=1e-5)
+    assert set(second["moved"]) == {f"model.layers.{layer}" for layer in range(6)}
+    assert [path.name for path in (staged / "stages").iterdir()] == ["sft"], "the starts of stages are kept no longer"
+
+
+def test_the_run_is_of_the_model_that_it_began_with(staged):
+    assert Path(open_run(staged).manifest.model["name"]) == embedded.MODEL_DIR
+
+
 def test_the_kl_term_is_measured_from_the_tuned_model(staged):
     metrics = open_run(staged).metrics
     kl = metrics["values"].sel(metric="kl").dropna("row")

@@ -6,6 +6,7 @@ from grpodyn.reporting.words.movement import dynamics, movement, path, rank_note
 from grpodyn.reporting.words.retention import retention
 from grpodyn.reporting.words.reward import findings, forecast, forecast_table
 from grpodyn.reporting.words.runs import comparison, cost, record
+from grpodyn.reporting.words.stages import stages
 
 __all__ = [
     "adapters",
@@ -24,5 +25,6 @@ __all__ = [
     "rank_notes",
     "record",
     "retention",
+    "stages",
     "trained_sizes",
 ]
