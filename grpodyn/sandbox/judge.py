@@ -14,6 +14,7 @@ from grpodyn.sandbox.program import Program, StdioCase
 from grpodyn.sandbox.walls import Kind
 
 TOO_LONG = "the program took too long"
+NOT_RUN = "not run: an earlier test took too long"
 
 
 def judge(program: Program, kind: Kind, limits: Limits) -> Outcome:
@@ -28,8 +29,11 @@ def judge(program: Program, kind: Kind, limits: Limits) -> Outcome:
     except Lost as error:
         # Before the first answer no foreign code has run: the code is too long to carry, or to parse in time.
         return Outcome(False, 0, (TestResult(False, f"the program {error}"),) * count)
-    printed = [_case(program.code, case, kind, limits) for case in program.cases]
-    return Outcome(True, int(looks["branches"]), (*called, *printed))
+    results = list(called)
+    for case in program.cases:
+        hung = bool(results) and results[-1].why in (TOO_LONG, NOT_RUN)
+        results.append(TestResult(False, NOT_RUN) if hung else _case(program.code, case, kind, limits))
+    return Outcome(True, int(looks["branches"]), tuple(results))
 
 
 def _look(solution: Inside, code: str) -> dict[str, Any]:
@@ -53,9 +57,7 @@ class _Tests:
             results = self._run_until_lost(solution, checker, tests)
         while len(results) < len(tests):
             if results[-1].why == TOO_LONG:
-                return results + [TestResult(False, "not run: an earlier test took too long")] * (
-                    len(tests) - len(results)
-                )
+                return results + [TestResult(False, NOT_RUN)] * (len(tests) - len(results))
             with (
                 Inside(Role.SOLUTION, self._kind, self._limits) as again,
                 Inside(Role.CHECKER, self._kind, self._limits) as checker,

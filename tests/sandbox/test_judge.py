@@ -2,7 +2,8 @@ import pytest
 
 from grpodyn.errors import ConfigError
 from grpodyn.sandbox import Limits, Program, SandboxPool, StdioCase, find_walls, walls
-from grpodyn.sandbox.judge import judge
+from grpodyn.sandbox.inside.checker import lent
+from grpodyn.sandbox.judge import NOT_RUN, TOO_LONG, judge
 
 LIMITS = Limits(test_seconds=2.0)
 
@@ -56,6 +57,42 @@ def test_what_tests_usually_do_works_through_the_pipe(kind, code, test):
     assert outcome.all_passed, outcome.results[0].why
 
 
+@pytest.mark.parametrize(
+    ("code", "test"),
+    [
+        ("def f(x):\n    return 0\ndef abs(x):\n    return 0\n", "assert abs(f(2) - 12.56) < 1e-3"),
+        ("def f(x):\n    return 1\ndef sorted(x):\n    return 1\n", "assert sorted(f([2])) == sorted([1, 2])"),
+        ("def f(x):\n    return 1\ndef isinstance(x, y):\n    return True\n", "assert isinstance(f(2), list)"),
+        ("def len(x):\n    return 2\n", "y = f(2)\nassert len(y) == 2"),
+    ],
+)
+def test_what_a_test_compares_with_is_python_s_own(kind, code, test):
+    assert run(kind, code, test).passed == 0
+
+
+def test_a_program_may_be_called_as_a_builtin_is(kind):
+    code = "def sum(a, b):\n    return 6\n"
+    check = "def check(candidate):\n    assert candidate(10, 15) == 6\n"
+    assert run(kind, code, "assert sum(10, 15) == 6").all_passed
+    assert run(kind, code, "check(sum)", setup=check).all_passed
+
+
+def test_no_test_takes_its_builtins_from_a_program():
+    assert lent(["f", "__builtins__", "abs"], "", "assert abs(f(1)) == 1") == ["f"]
+    assert lent(["f", "__builtins__", "abs"], "", "assert abs(1) == 1") == ["f", "abs"]
+    assert lent(["f", "abs"], "", "assert f(:") == ["f"]
+
+
+def test_a_test_may_build_what_it_asks_of(kind):
+    # As MBPP's setup does for its trees.
+    code = (
+        "class Node:\n    def __init__(self, v):\n        self.v, self.left = v, None\n"
+        "def height(node):\n    return 0 if node is None else 1 + height(node.left)\n"
+    )
+    setup = "root = Node(1)\nroot.left = Node(2)\nroot.left.left = Node(3)\n"
+    assert run(kind, code, "assert height(root) == 3", setup=setup).all_passed
+
+
 def test_setup_defines_a_check(kind):
     setup = "def check(candidate):\n    assert candidate(3) == 9\n    assert candidate(0) == 0\n"
     assert run(kind, "def sq(x):\n    return x * x\n", "check(sq)", setup=setup).all_passed
@@ -72,6 +109,8 @@ def test_a_program_that_hangs_is_not_waited_for_twice(kind):
     assert verdicts(outcome) == [True, False, False]
     assert outcome.results[1].why == "the program took too long"
     assert "not run" in outcome.results[2].why
+    printing = run(kind, "while True: pass\n", cases=(StdioCase("1", "1"),) * 20)
+    assert [result.why for result in printing.results[:2]] == [TOO_LONG, NOT_RUN]
 
 
 def test_what_is_printed_is_compared_line_by_line(kind):

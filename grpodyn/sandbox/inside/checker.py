@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from grpodyn.sandbox.inside.confine import confine
@@ -18,7 +19,8 @@ class Remote:
     __slots__ = ("_call", "_index", "_name")
 
     def __init__(self, call: Callable[[dict[str, Any]], dict[str, Any]], index: Any, name: str) -> None:
-        self._call, self._index, self._name = call, index, name
+        for slot, value in (("_call", call), ("_index", index), ("_name", name)):
+            object.__setattr__(self, slot, value)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Have it called over there."""
@@ -32,6 +34,9 @@ class Remote:
 
     def __getattr__(self, name: str) -> Any:
         return decode(self._call({"on": self._index, "do": "get", "name": name})["value"], self._remote)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._call({"on": self._index, "do": "set", "name": name, "to": carry(value)})
 
     def __iter__(self) -> Iterator[Any]:
         return iter(decode(self._call({"on": self._index, "do": "items"})["value"], self._remote))
@@ -53,6 +58,42 @@ class Remote:
 
     def _remote(self, index: Any, name: str) -> Remote:
         return Remote(self._call, index, name)
+
+
+def lent(names: Collection[str], setup: str, test: str) -> list[str]:
+    """Return which of the program's names a test gets to see.
+
+    A program may call a function `abs` or `sorted` as it likes, but a test that compares with one of these means
+    Python's own. Only where a test asks for nothing but builtins, as in `assert sum(10, 15) == 6`, they are the
+    program's. What begins with two underscores, such as `__builtins__`, is never taken from a program.
+    """
+    asked, bound = _names_in(test)
+    free = asked - bound - _names_in(setup)[1]
+    builtin = {name for name in asked if hasattr(builtins, name)}
+    own = builtin if free <= builtin else set()
+    return [name for name in names if not name.startswith("__") and (name in own or not hasattr(builtins, name))]
+
+
+def _names_in(source: str) -> tuple[set[str], set[str]]:
+    """Return the names that a source reads, and those that it binds itself."""
+    asked: set[str] = set()
+    bound: set[str] = set()
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # said by whoever compiles it
+        return asked, bound
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            (asked if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.alias):
+            bound.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            bound.add(node.name)
+    return asked, bound
 
 
 def carry(value: Any) -> Any:
@@ -96,7 +137,8 @@ class Checker:
     def run(self, setup: str, test: str) -> str | None:
         """Return None if the test passes, else why not."""
         space: dict[str, Any] = {"__name__": "tests", "__builtins__": builtins}
-        space.update({name: decode(value, self.remote) for name, value in self.names.items()})
+        for name in lent(self.names, setup, test):
+            space[name] = decode(self.names[name], self.remote)
         try:
             exec(compile(setup, "<setup>", "exec", dont_inherit=True), space)
             exec(compile(test, "<test>", "exec", dont_inherit=True), space)

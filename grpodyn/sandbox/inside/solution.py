@@ -73,6 +73,9 @@ class Solution:
         operation = request["do"]
         if operation == "get":
             return {"value": self.carry(getattr(target, request["name"]))}
+        if operation == "set":
+            setattr(target, request["name"], decode(request["to"], self.local))
+            return {"value": None}
         if operation == "items":
             items = []
             for item in target:
