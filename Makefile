@@ -36,12 +36,16 @@ picture:
 docs: $(INSTALLED)
 	$(BIN)/python -m mkdocs build --strict
 
+# Every core has its own tests, of which none needs more: processes that each use all cores wait for one another.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+ALL_CORES  := --numprocesses logical --dist loadgroup
+
 test: check $(INSTALLED)
-	$(BIN)/python -m pytest
+	$(ONE_THREAD) $(BIN)/python -m pytest $(ALL_CORES)
 
 # Every kind of test once, for daily work.
 test-fast: $(INSTALLED)
-	$(BIN)/python -m pytest -m "not slow"
+	$(ONE_THREAD) $(BIN)/python -m pytest $(ALL_CORES) -m "not slow"
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -232,7 +232,7 @@ def test_what_is_told_at_the_end(tmp_path: Path) -> None:
     "launcher",
     [
         ["accelerate.commands.launch", "--cpu", "--num_processes", "1"],
-        ["torch.distributed.run", "--nproc_per_node", "2", "--master_port", "29617"],
+        ["torch.distributed.run", "--standalone", "--nproc_per_node", "2"],
     ],
     ids=["accelerate", "torchrun"],
 )
