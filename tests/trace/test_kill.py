@@ -1,11 +1,14 @@
 """kill -9 at any moment: nothing committed is lost, no row appears that was never written, and the run can go on."""
 
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,15 +32,40 @@ class Killed:
     finished: bool
 
 
-def kill_after(path: Path, seconds: float) -> Killed:
-    with subprocess.Popen([sys.executable, VICTIM, path, str(ROWS)], stdout=subprocess.PIPE, text=True) as victim:
-        assert victim.stdout is not None
-        assert victim.stdout.readline() == "started\n"
+class Victims:
+    """One process that forks a recording one for each run."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, VICTIM, str(ROWS)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._lock = threading.Lock()
+
+    def _ask(self, line: object) -> int:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with self._lock:
+            self._process.stdin.write(f"{line}\n")
+            self._process.stdin.flush()
+            return int(self._process.stdout.readline())
+
+    def kill_after(self, path: Path, seconds: float) -> Killed:
+        number = self._ask(path)
         time.sleep(seconds)
         committed = json.loads((path / "commit.json").read_text())["rows"]
-        victim.send_signal(signal.SIGKILL)
-        victim.wait()
-        return Killed(path, committed, victim.returncode == 0)
+        os.kill(number, signal.SIGKILL)
+        status = self._ask(number)
+        assert status in (0, -signal.SIGKILL)
+        return Killed(path, committed, status == 0)
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def victims() -> Iterator[Victims]:
+    victims = Victims()
+    yield victims
+    victims.close()
 
 
 def check(killed: Killed) -> None:
@@ -78,26 +106,26 @@ def check_values(path: Path, count: int) -> None:
         assert run.spectra["measured_step"].values[row].tolist() == [step] * TENSORS
 
 
-def run_kills(tmp_path: Path, moments: list[float], at_once: int) -> list[Killed]:
+def run_kills(victims: Victims, tmp_path: Path, moments: list[float], at_once: int) -> list[Killed]:
     with ThreadPoolExecutor(at_once) as pool:
         paths = [tmp_path / f"run-{i}" for i in range(len(moments))]
-        killed = list(pool.map(kill_after, paths, moments))
+        killed = list(pool.map(victims.kill_after, paths, moments))
     for victim in killed:
         check(victim)
     return killed
 
 
-def test_two_kills(tmp_path: Path) -> None:
-    killed = run_kills(tmp_path, [1.3, 2.1], at_once=2)
+def test_two_kills(victims: Victims, tmp_path: Path) -> None:
+    killed = run_kills(victims, tmp_path, [1.3, 2.1], at_once=2)
     assert all(victim.committed.get("tensors") for victim in killed)
 
 
 @pytest.mark.slow
-def test_forty_seven_kills(tmp_path: Path) -> None:
+def test_forty_seven_kills(victims: Victims, tmp_path: Path) -> None:
     rng = random.Random(20)
     # Six hit the start, before anything is committed; the rest are spread over the run.
     moments = [rng.uniform(0.0, 0.6) for _ in range(6)] + [rng.uniform(1.2, 4.0) for _ in range(44)]
-    killed = run_kills(tmp_path, moments, at_once=6)
+    killed = run_kills(victims, tmp_path, moments, at_once=6)
     landed = [victim for victim in killed if victim.committed.get("tensors") and not victim.finished]
     assert len(killed) >= 47
     assert len(landed) >= 40
