@@ -6,7 +6,7 @@ Nothing of a completion runs in this process: see `grpodyn.sandbox`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Literal
 
@@ -16,9 +16,9 @@ from grpodyn.rewards.completion import Completion
 from grpodyn.rewards.thinking import answer_part
 from grpodyn.sandbox import Outcome, Program, SandboxPool, StdioCase
 
-FENCED = re.compile(
-    r"^[ \t]*```[ \t]*(?:python3?|py)?[ \t]*\r?\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE | re.IGNORECASE
-)
+FENCED = re.compile(r"^[ \t]*(`{3,})[ \t]*([^\s`]*)[^\n`]*\n(.*?)^[ \t]*\1", re.DOTALL | re.MULTILINE)
+PYTHON = ("", "python", "python3", "py")
+"""What may stand behind the fence of a program, in lower case."""
 SIMPLE, TANGLED = 10, 30
 """McCabe's own bound for a function is 10; a whole program of three such functions is where the reward ends."""
 
@@ -41,7 +41,9 @@ def code_of(completion: Completion, prompt: Any = "", block: Which = "last") -> 
     ('x = 3', 'x = 3')
     """
     text = answer_part(completion, prompt)
-    blocks = FENCED.findall(text) or marked_answers(text, ("answer_tag",))
+    # Blocks of other languages are matched too: the fence that ends one would begin the next.
+    fenced = [inside for _, language, inside in FENCED.findall(text) if language.lower() in PYTHON]
+    blocks = fenced or marked_answers(text, ("answer_tag",))
     if len(blocks) > 1 and block == "only":
         return ""
     return str(blocks[0 if block == "first" else -1]) if blocks else text
@@ -140,12 +142,15 @@ def _program(code: str, tests: Any, cases: Any, setup: Any, needs_tests: bool) -
                 "onto `tests` (statements such as 'assert f(1) == 2') or `cases` ([{'input': …, 'output': …}])"
             )
         tests = ("None",)  # read for its syntax alone
-    return Program(
-        code,
-        tuple(map(str, tests or ())),
-        str(setup or ""),
-        tuple(StdioCase(str(case["input"]), str(case["output"])) for case in cases or ()),
-    )
+    # A text is one test: its characters are none.
+    statements = (tests,) if isinstance(tests, str) else tests or ()
+    return Program(code, tuple(map(str, statements)), str(setup or ""), tuple(_case(case) for case in cases or ()))
+
+
+def _case(case: Any) -> StdioCase:
+    if not isinstance(case, Mapping) or not {"input", "output"} <= set(case):
+        raise ConfigError(f"a case is {str(case)[:80]!r}, expected a mapping of `input` and `output`")
+    return StdioCase(str(case["input"]), str(case["output"]))
 
 
 @cache

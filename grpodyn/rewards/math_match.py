@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from grpodyn.rewards.answers import MARKS, Mark, Several, Unmarked, candidates
 from grpodyn.rewards.completion import Completion
-from grpodyn.rewards.numbers import number
+from grpodyn.rewards.numbers import measured
 from grpodyn.rewards.referee import MOST_CHARACTERS, referee
 from grpodyn.rewards.thinking import answer_parts
+
+_WORD: Final = re.compile(r"\s+[^\W\d_]{2}")
+"""Begins a unit in words, which stands apart from its number; a letter alone, or one that touches it, is a variable."""
 
 
 def math_match(
@@ -53,11 +57,18 @@ def _as_numbers(given: str, gold: str) -> bool | None:
     """Return whether two numbers are equal; None where one of them is no number and has to be judged."""
     if len(given) > MOST_CHARACTERS:
         return False
-    a, b = number(given), number(gold)
+    a, b = measured(given), measured(gold)
     if a is None or b is None:
         return None
-    # A percent sign may mean a hundredth, a unit may belong to the answer: only plain numbers are settled here.
-    return a == b or (None if "%" in given + gold else False)
+    (value, unit), (wanted, of_wanted) = a, b
+    if _letters(of_wanted) or (_letters(unit) and not _WORD.match(unit)):
+        return None  # 2x is not 2, and 5 cm not 5 m
+    # A percent sign may mean a hundredth, and kilometres are not metres: what differs is not settled here.
+    return value == wanted or (None if unit or of_wanted else False)
+
+
+def _letters(unit: str) -> bool:
+    return any(character.isalpha() for character in unit)
 
 
 def _latex(text: str) -> str:

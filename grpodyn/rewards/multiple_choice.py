@@ -15,6 +15,7 @@ LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LETTER = re.compile(
     r"[*_\"'`(\[{]*(?:option |choice |answer )?[*_\"'`(\[{]*([A-Za-z])[*_\"'`)\]}]*(?:[.:,)]\s*\S.*)?[.:*_]*", re.DOTALL
 )
+_SEVERAL = re.compile(r"\W*[A-Za-z]\b(?:\W+(?:(?:and|or)\W+)?[A-Za-z]\b)+\W*")
 _LETTER_AND_TEXT = re.compile(r"[(\[]?([A-Z])[)\].:]\s*(\S.*)", re.DOTALL)
 
 
@@ -83,13 +84,15 @@ def valid_choice(
 def chosen(text: str, choices: Sequence[str] = ()) -> str:
     """Return the letter that an answer chooses, upper case; empty if it chooses none.
 
-    >>> chosen("**(b)**"), chosen("a magnet"), chosen("a magnet", ["a stone", "a magnet"]), chosen("A: a stone")
-    ('B', '', 'B', 'A')
+    >>> chosen("**(b)**"), chosen("a magnet"), chosen("a magnet", ["a stone", "a magnet"]), chosen("A, B or C")
+    ('B', '', 'B', '')
     """
     plain = text.strip()
     same = [LETTERS[place] for place, choice in enumerate(choices) if _folded(choice) == _folded(plain)]
     if len(same) == 1:
         return same[0]
+    if _SEVERAL.fullmatch(plain) and not any(len(_folded(choice)) == 1 for choice in choices):
+        return ""
     both = _LETTER_AND_TEXT.fullmatch(plain)
     if both is not None and choices:
         # A letter with the text of another choice is no choice.

@@ -54,10 +54,12 @@ _UNSIGNED = (
     rf"(?:(?P<mixed>\d+)\s+(?P<over>\d+)\s?/\s?(?P<under>\d+)|(?P<top>{_PLAIN})(?:\s?/\s?(?P<bottom>{_PLAIN}))?)"
 )
 _CURRENCY = r"[$€£¥]"
-_NUMBER = rf"(?P<sign>[-+])?(?:{_CURRENCY}\s?)?(?P<inner>[-+])?{_UNSIGNED}"
+_SCALES: Final = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_SCALE = rf"(?:\s{{0,4}}(?P<scale>(?i:{'|'.join(_SCALES)}))s?\b)?"
+_NUMBER = rf"(?P<sign>[-+])?(?:{_CURRENCY}\s?)?(?P<inner>[-+])?{_UNSIGNED}{_SCALE}"
 _FOUND = re.compile(rf"(?<![\w.,/]){_NUMBER}(?![\d])")
 _NAME = r"(?:[A-Za-z]\w{0,20}\s*=\s*)?"
-_UNIT = r"(?:\s?(?:%|°|[€£¥])|\s*[^\W\d_⁰¹²³⁴-⁹](?:[^\W\d_]|[°/.\- ]){0,60})?"
+_UNIT = r"(?P<unit>\s?(?:%|°|[€£¥])|\s*[^\W\d_⁰¹²³⁴-⁹](?:[^\W\d_]|[°/.\- ]){0,60})?"
 _ALONE = re.compile(rf"{_NAME}{_NUMBER}{_UNIT}\s*")
 
 
@@ -66,10 +68,20 @@ def number(text: str) -> Fraction | None:
 
     A currency sign, a percent sign, a unit after it and `x =` before it are passed over: `50%` is 50.
 
-    >>> [str(number(text)) for text in ("1,234", "-7", "3/4", "1.5e3", "$18.00", "x = 12 km", "２３", "1 1/2")]
-    ['1234', '-7', '3/4', '1500', '18', '12', '23', '3/2']
+    >>> [str(number(text)) for text in ("1,234", "-7", "3/4", "1.5e3", "$18.00", "x = 12 km", "２３", "2 million")]
+    ['1234', '-7', '3/4', '1500', '18', '12', '23', '2000000']
     >>> [number(text) for text in ("", "5 or 7", "2+3", "1,23", "1/0", "12 (or 13)", r"\\sqrt{2}")]
     [None, None, None, None, None, None, None]
+    """
+    found = measured(text)
+    return None if found is None else found[0]
+
+
+def measured(text: str) -> tuple[Fraction, str] | None:
+    """Return the number that a text is, and what stands behind it: a unit, if it is none of an expression's letters.
+
+    >>> measured("12 km"), measured("2x"), measured("7"), measured("2+3")
+    ((Fraction(12, 1), ' km'), (Fraction(2, 1), 'x'), (Fraction(7, 1), ''), None)
     """
     cleaned = _cleaned(text).strip(" \t\r\n*_`\"'").removesuffix(".")
     if cleaned.startswith("$") and cleaned.endswith("$"):  # inline mathematics
@@ -79,7 +91,8 @@ def number(text: str) -> Fraction | None:
     if len(cleaned) > MOST_CHARACTERS:
         return None
     found = _ALONE.fullmatch(cleaned.strip())
-    return None if found is None else _value(found)
+    value = None if found is None else _value(found)
+    return None if found is None or value is None else (value, (found["unit"] or "").rstrip())
 
 
 def numbers_in(text: str) -> list[Fraction]:
@@ -117,7 +130,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
     groups = match.groupdict()
     if groups["sign"] and groups["inner"]:
         return None
-    sign = -1 if "-" in (groups["sign"], groups["inner"]) else 1
+    sign = (-1 if "-" in (groups["sign"], groups["inner"]) else 1) * _SCALES.get((groups["scale"] or "").lower(), 1)
     if groups["mixed"]:
         under = int(groups["under"])
         return None if under == 0 else sign * (int(groups["mixed"]) + Fraction(int(groups["over"]), under))

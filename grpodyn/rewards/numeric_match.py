@@ -46,7 +46,8 @@ def numeric_match(
     """
     scored = zip(answer_parts(completions, prompts), answer, strict=True)
     return [
-        float(_is_right(text, gold_number(wanted), marks, several, unmarked, Fraction(tolerance)))
+        # As it is written: the float 0.3 is a little less than three tenths.
+        float(_is_right(text, gold_number(wanted), marks, several, unmarked, Fraction(str(tolerance))))
         for text, wanted in scored
     ]
 

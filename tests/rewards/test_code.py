@@ -54,6 +54,29 @@ def test_the_last_block_counts_and_messages_are_read():
     assert code_of("```javascript\nlet x\n```") == "```javascript\nlet x\n```"
 
 
+@pytest.mark.parametrize(
+    "completion",
+    [
+        "```bash\npip install x\n```\nNow:\n```python\nx = 1\n```\n",
+        "```python\nx = 1\n```\nIt prints:\n```text\n1\n```\n",
+        '```Python title="a"\nx = 1\n```',
+        "````python\nx = 1\n````",
+    ],
+)
+def test_blocks_of_other_languages_are_no_programs(completion):
+    assert code_of(completion) == "x = 1\n"
+
+
+def test_tests_that_are_one_text_are_one_test():
+    text = "assert add(1, 0) == 1\nassert add(2, 2) == 4"
+    assert code_tests_fraction([""] * 2, [RIGHT, HALF], tests=[text] * 2) == [1.0, 0.0]
+
+
+def test_a_case_without_output_is_an_error():
+    with pytest.raises(ConfigError, match="expected a mapping of `input` and `output`"):
+        code_tests([""], ["print(1)"], cases=[[{"input": "", "expected": "1"}]])
+
+
 @settings(max_examples=8, deadline=None)
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=4))
 def test_whatever_is_written_gets_a_finite_reward(texts):

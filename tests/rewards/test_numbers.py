@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grpodyn.rewards.numbers import number, numbers_in
+from grpodyn.rewards.numeric_match import numeric_match
 
 # Written by hand: what people write, and the number that it is.
 WRITTEN = {
@@ -47,6 +48,11 @@ WRITTEN = {
     "$-18": -18,
     r"\$18": 18,
     "18 €": 18,
+    "5 million": 5_000_000,
+    "$1.5 Billion": 1_500_000_000,
+    r"3 \text{ thousand}": 3000,
+    "-2 hundred km": -200,
+    "4 millionaires": 4,
     "50%": 50,
     r"50\%": 50,
     "12 apples": 12,
@@ -102,6 +108,11 @@ def test_numbers_of_a_text_in_their_order() -> None:
     assert numbers_in("So 48/2 = 24, and 48+24=72. It is 1,072.50!") == [24, 24, 48, 24, 72, Fraction("1072.5")]
     assert numbers_in("from -5 to 5-2") == [-5, 5, 2]
     assert numbers_in("nothing") == []
+    assert numbers_in("2 thousand of 3 million") == [2000, 3_000_000]
+
+
+def test_a_tolerance_is_what_was_written():
+    assert numeric_match([""] * 3, ["1.3", "0.7", "1.31"], answer=["1"] * 3, tolerance=0.3) == [1.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize(

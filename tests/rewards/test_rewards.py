@@ -42,6 +42,19 @@ def test_text_of_a_completion(completion, text):
     assert text_of(completion) == text
 
 
+@pytest.mark.parametrize("said", ["A, B, C or D", "A/B", "a, b", "A) B)", "(A) and (C)", "The answer is A, B."])
+def test_several_letters_are_no_choice(said):
+    assert reward("multiple_choice")(
+        [""], [said], answer=["A"], choices=[["a stone", "a leaf", "a tree", "a cat"]]
+    ) == [0.0]
+
+
+def test_a_letter_with_its_text_is_a_choice():
+    said = ["A. B", "A, because B is too small.", "A) stone", "A: a cat or a dog"]
+    choices = [["B", "C"], ["big", "small"], ["stone", "leaf"], ["a cat or a dog", "b"]]
+    assert reward("multiple_choice")([""] * 4, said, answer=["A"] * 4, choices=choices) == [1.0] * 4
+
+
 def test_names():
     assert "exact_match" in reward_names()
     with pytest.raises(UnknownNameError, match="did you mean 'exact_match'"):
