@@ -5,6 +5,7 @@ The sweep's folder, and what its configs name by a path, must be at one path on 
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Iterator
@@ -26,6 +27,33 @@ def _import_ray() -> Any:
     except ModuleNotFoundError as error:
         raise UsageError("--on ray needs Ray, which is not installed: pip install 'grpodyn[sweep]'") from error
     return ray
+
+
+def _init(ray: Any, address: str | None) -> None:
+    """Start Ray, or join a cluster.
+
+    Raises:
+        UsageError: for whatever reason it does not; what it has started by then is ended.
+    """
+    try:
+        ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
+    except Exception as error:
+        # What Ray raises here is no list that can be known: of its own, of gRPC, OSError, subprocess' timeouts.
+        with contextlib.suppress(Exception):
+            ray.shutdown()
+        said = " ".join(str(error).split()) or type(error).__name__
+        if address is None:
+            raise UsageError(
+                f"Ray does not start on this machine ({type(error).__name__}: {said}); the sweep has begun nothing. A "
+                "machine that is busy, or short of memory or of /dev/shm, makes it time out: try again when it is "
+                "not, or after `ray stop`, which ends what is left of earlier starts; or leave --on ray out: runs are "
+                "then processes of this machine, and need no Ray"
+            ) from error
+        raise UsageError(
+            f"Ray cannot be reached at {address} ({type(error).__name__}: {said}); the sweep has begun nothing. See "
+            "there with `ray status` that it runs and is of this version of Ray, or leave the address out to start Ray "
+            "on this machine"
+        ) from error
 
 
 def run_as_task(child: Child, threads: int) -> tuple[int, float]:
@@ -68,15 +96,12 @@ class RayPool:
         at_once: how many runs at a time at most; None leaves it to Ray.
 
     Raises:
-        UsageError: Ray is not installed, or the cluster cannot be reached.
+        UsageError: Ray is not installed, does not start on this machine, or the cluster cannot be reached.
     """
 
     def __init__(self, address: str | None, threads: int, gpus: int, at_once: int | None) -> None:
         self._ray = _import_ray()
-        try:
-            self._ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise UsageError(f"Ray cannot be reached at {address}: {' '.join(str(error).split())}") from error
+        _init(self._ray, address)
         self._threads = threads
         self._at_once = at_once
         # max_retries=0: a run that dies is reported; the next start of the sweep goes on with it.

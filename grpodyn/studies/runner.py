@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,7 +26,7 @@ from grpodyn.studies.study import SweepStudy
 from grpodyn.trace.lock import WriterLock
 from grpodyn.trace.manifest import Manifest
 from grpodyn.trace.reader import open_run
-from grpodyn.trace.schema import MANIFEST
+from grpodyn.trace.schema import LOCK, MANIFEST
 from grpodyn.trace.writer import contents
 
 CONFIGS, LOGS = "configs", "logs"
@@ -97,15 +97,23 @@ def carry_out(
         ConfigError: the folder holds runs of other settings.
         KeyboardInterrupt: the user has stopped it.
     """
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     lock = WriterLock.acquire(folder)
     try:
         sweep = _Sweep(study, planned, settings, folder, observer)
         with _ends_in_order():
+            if make_pool is None:
+                sweep.write()
             why = "only read" if make_pool is None else sweep.train(make_pool, lock, max_minutes)
         return Finished(sweep.publish(), why)
     finally:
         lock.release()
+        if is_new and not is_sweep(folder):
+            # Nothing has begun, such as where no pool could be made: nothing is left behind.
+            (folder / LOCK).unlink(missing_ok=True)
+            with suppress(OSError):
+                folder.rmdir()
 
 
 @contextmanager
@@ -144,8 +152,11 @@ class _Sweep:
         known = {entry.name: entry for entry in read_index(folder).entries} if is_sweep(folder) else {}
         entries = [self._entry(run, known.get(run.name)) for run in planned]
         self._index = Index(study.name, study.question, study.model_dump(mode="json"), tuple(settings), tuple(entries))
+
+    def write(self) -> None:
+        """Write what is planned."""
         self._write_configs()
-        self._index.write(folder)
+        self._index.write(self._folder)
 
     def _entry(self, run: PlannedRun, known: Entry | None) -> Entry:
         """Return what is known of a run, checked against its directory."""
@@ -188,12 +199,15 @@ class _Sweep:
         """Train until nothing is pending or time is up; return which."""
         todo = [entry.name for entry in self._index.entries if entry.state != "done"]
         if not todo:
+            self.write()
             return "complete"
         end = None if max_minutes is None else time.monotonic() + 60 * max_minutes
+        # First, as it may not be there: then nothing has been written.
         pool = make_pool()
         running: dict[str, Child] = {}
         stopping = False
         try:
+            self.write()
             while True:
                 left = float("inf") if end is None else end - time.monotonic()
                 while todo and pool.free and left > LEAST_SECONDS and not stopping:

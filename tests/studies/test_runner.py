@@ -228,3 +228,13 @@ def test_a_request_to_end_is_a_ctrl_c(go, tmp_path, number):
         signal.signal(number, outside)
     assert pool.interrupts == 1
     assert states(tmp_path / "out")["none-s1"] == "interrupted"
+
+
+def test_where_no_pool_can_be_made_nothing_is_left_behind(two_arms, tmp_path):
+    def no_pool():
+        raise UsageError("Ray does not start")
+
+    planned = planned_runs(two_arms, tmp_path, ())
+    with pytest.raises(UsageError, match="does not start"):
+        carry_out(two_arms, planned, (), tmp_path / "out", no_pool, Watcher())
+    assert not (tmp_path / "out").exists()
