@@ -14,7 +14,9 @@ from grpodyn.cli.app import build
 from grpodyn.config import run
 from grpodyn.config.launch import Launch, read_launch
 from grpodyn.errors import ConfigError, UsageError
+from grpodyn.rewards.lint import lint
 from grpodyn.training.arguments import grpo_arguments, lora_arguments
+from grpodyn.training.checks import reward_functions
 from grpodyn.training.plan import Prompts, RunPlan, estimate
 from tests.training.full_size import ARCHITECTURES, PARAMETERS
 
@@ -47,6 +49,12 @@ def test_a_config_is_taken_by_trl_and_peft_and_names_what_there_is(path: Path) -
     assert config.task.name in tasks.task_names()
     for reward in config.rewards:
         rewards.reward(reward.name, reward.options)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_shipped_config_warns_of_nothing(path: Path) -> None:
+    config = run.load(path)
+    assert not lint(config.rewards, reward_functions(config), config.grpo["max_completion_length"])
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
