@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from grpodyn.errors import ConfigError
 from grpodyn.evaluation.answer_scores import end_tokens, evaluating
+from grpodyn.evaluation.generation import generation
 from grpodyn.evaluation.token_scores import Row, token_log_probabilities
 
 if TYPE_CHECKING:
@@ -89,16 +90,12 @@ def sample_start(
         ConfigError: no prompts, or nothing can end a completion.
     """
     import torch
-    from transformers import GenerationConfig
 
     if not prompts:
         raise ConfigError("there are no prompts to measure drift on; give at least one")
     ends = end_tokens(model, tokenizer)
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else ends[0]
-    settings = GenerationConfig(
-        do_sample=True, temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=max_new_tokens, eos_token_id=ends,
-        pad_token_id=pad,
-    )  # fmt: skip
+    settings = generation(1.0, max_new_tokens, ends, pad)
     encoded = [list(ids) for ids in tokenizer(list(prompts))["input_ids"]]
     rows: list[Row] = []
     devices = [model.device] if model.device.type == "cuda" else []

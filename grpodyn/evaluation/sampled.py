@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from grpodyn.errors import ConfigError
 from grpodyn.evaluation.answer_scores import end_tokens, evaluating
+from grpodyn.evaluation.generation import generation
 from grpodyn.evaluation.records import ACCURACY, ENDED, GREEDY, LENGTH, PASS_AT, TRUNCATED
 from grpodyn.groups.resampling import chance_all
 
@@ -166,13 +167,10 @@ def _complete(
     model: Any, tokenizer: Any, encoded: Sequence[list[int]], temperature: float | None, sampling: Sampling
 ) -> Iterator[Completed]:
     import torch  # the package is importable without torch
-    from transformers import GenerationConfig
 
     ends = end_tokens(model, tokenizer)
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else ends[0]
-    common = {"max_new_tokens": sampling.max_new_tokens, "eos_token_id": ends, "pad_token_id": pad}
-    drawing = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
-    settings = GenerationConfig(**common, **(drawing if temperature else {"do_sample": False}))
+    settings = generation(temperature, sampling.max_new_tokens, ends, pad)
     devices = [model.device] if model.device.type == "cuda" else []
     with torch.random.fork_rng(devices), torch.no_grad(), evaluating(model):
         torch.manual_seed(sampling.seed)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpodyn.errors import ConfigError
 from grpodyn.evaluation.answer_scores import end_tokens, evaluating
+from grpodyn.evaluation.generation import generation
 
 if TYPE_CHECKING:
     import torch
@@ -95,16 +96,15 @@ def _sampled_entropy(
 ) -> tuple[float, int]:
     """Return the summed entropy of one batch's completions, and the number of their tokens."""
     import torch
-    from transformers import GenerationConfig, LogitsProcessorList
+    from transformers import LogitsProcessorList
 
     entropies = _Entropies(temperature)
     out = model.generate(
         input_ids=ids,
         attention_mask=attention,
         logits_processor=LogitsProcessorList([entropies]),
-        generation_config=GenerationConfig(
-            do_sample=True, top_k=0, top_p=1.0, eos_token_id=ends, pad_token_id=ends[0], max_new_tokens=max_new_tokens
-        ),
+        # The processor has divided by the temperature already.
+        generation_config=generation(1.0, max_new_tokens, ends, ends[0]),
     )
     ended = torch.isin(out[:, ids.shape[1] :], torch.tensor(ends, device=out.device)).cumsum(1)
     # (n, steps): a token counts if no end came before it.

@@ -8,8 +8,8 @@ pytest.importorskip("math_verify")
 
 # (what is said, what is right): that they are equal was decided by reading them.
 EQUAL = [
-    ("2x", "2x"), ("x=3", "3"), ("12 apples", "12"), ("3 dollars", "3"), ("5 cm", "5"), ("5", "5 cm"), ("5 million", "5000000"),
-    (r"\boxed{\frac{2}{4}}", "0.5"), ("90°", "90"), ("50%", "0.5"),
+    ("2x", "2x"), ("x=3", "3"), ("12 apples", "12"), ("3 dollars", "3"), ("5 cm", "5"), ("5", "5 cm"),
+    ("5 million", "5000000"), (r"\boxed{\frac{2}{4}}", "0.5"), ("90°", "90"), ("50%", "0.5"),
 ]  # fmt: skip
 UNEQUAL = [("2y", "2x"), ("2", "2x"), ("2x", "2"), ("12 apples", "12 oranges"), ("3", "3xy"), ("6 dollars", "3")]
 
