@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -18,6 +19,12 @@ from grpodyn.tasks.arithmetic_format import WANTED, AnswerFormat
 from grpodyn.tasks.splits import split_of
 
 SHORT = {"steps": 3, "batch_size": 8}
+
+
+@cache
+def taught(name):
+    tokenizer = build_tokenizer(base(name).characters)
+    return tokenizer, _sequences(tokenizer, base(name).mixture())
 
 
 def with_recipe(name="embedded", **recipe):
@@ -52,16 +59,14 @@ def test_pretraining_lowers_the_loss():
 
 @pytest.mark.parametrize("name", BASES)
 def test_only_prompts_of_the_train_split_are_learnt_from(name):
-    tokenizer = build_tokenizer(base(name).characters)
-    data = _sequences(tokenizer, base(name).mixture())
+    tokenizer, data = taught(name)
     texts = tokenizer.batch_decode(data.ids[:, :, : data.prompt_tokens].flatten(0, 1))
     assert {split_of(text) for text in texts} == {"train"}
 
 
 @pytest.mark.parametrize("name", BASES)
 def test_every_sequence_is_a_prompt_with_its_answer_and_an_end(name):
-    tokenizer = build_tokenizer(base(name).characters)
-    data = _sequences(tokenizer, base(name).mixture())
+    tokenizer, data = taught(name)
     for w, way in enumerate(base(name).ways.values()):
         for ids in data.ids[w, ::500].tolist():
             end = ids.index(tokenizer.eos_token_id)
