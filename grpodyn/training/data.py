@@ -47,11 +47,21 @@ def held_out(task: TaskConfig, split: str, prompts: int) -> Examples:
     """Return the first `prompts` examples of another split.
 
     Raises:
-        ConfigError: the split is the one trained on, is missing, or its prompts or answers are no text.
+        ConfigError: the split is the one trained on, is missing or empty, or its prompts or answers are no text.
         UnknownNameError: the task has no such split.
     """
     if split == task.split:
         raise ConfigError(f"evaluate.split is {split!r}, which is trained on; name a split that is held out")
+    found = _examples(task, split, prompts)
+    if not found.prompts:
+        raise ConfigError(
+            f"the split {split!r} of {task.name or task.dataset} holds no prompts; name another, or with `task.splits: "
+            "hash` give more rows"
+        )
+    return found
+
+
+def _examples(task: TaskConfig, split: str, prompts: int) -> Examples:
     made = text_task(task)
     if made is not None:
         return made.split(split).head(prompts)

@@ -115,7 +115,7 @@ def memory(config: RunConfig, architecture: Any, arguments: Any, shape: Shape, l
     Args:
         config: the run config.
         architecture: the model's `PretrainedConfig`.
-        arguments: the trainer's, of `GRPOConfig`.
+        arguments: the trainer's, of `GRPOConfig` or of `SFTConfig`, which samples nothing and has no reference model.
         shape: how much is computed at once.
         launch: how many processes there are, and whether they share the model.
     """
@@ -124,7 +124,8 @@ def memory(config: RunConfig, architecture: Any, arguments: Any, shape: Shape, l
     parts = launch.processes if launch.sharded else 1
     half = bool(arguments.bf16 or arguments.fp16)
     compute = torch.bfloat16 if half else weights.dtype
-    vllm_here = bool(arguments.use_vllm) and arguments.vllm_mode == "colocate"
+    vllm = bool(getattr(arguments, "use_vllm", False))
+    vllm_here = vllm and arguments.vllm_mode == "colocate"
     logits = shape.rows * shape.completion_tokens * text.vocab_size * compute.itemsize * _LOGIT_COPIES
     optimizer = _optimizer_bytes(str(getattr(arguments.optim, "value", arguments.optim)), trainable)
     served = arguments.vllm_tensor_parallel_size if vllm_here else 1
@@ -133,13 +134,13 @@ def memory(config: RunConfig, architecture: Any, arguments: Any, shape: Shape, l
         gradients=trainable.bytes // parts,
         optimizer=None if optimizer is None else optimizer // parts,
         # With LoRA the reference is the policy with its adapter off.
-        reference_model=weights.bytes // parts if arguments.beta and config.lora is None else 0,
+        reference_model=weights.bytes // parts if getattr(arguments, "beta", 0) and config.lora is None else 0,
         activations=activations(config, architecture, compute, shape, bool(arguments.gradient_checkpointing)),
         logits=0 if arguments.use_liger_kernel else logits,
         cast_copies=weights.count * _HALF // parts if half and weights.dtype == torch.float32 else 0,
         gathered=_GATHERED_BLOCKS * weights.bytes // text.num_hidden_layers if launch.sharded else 0,
         generation_weights=weights.count * _HALF // served if vllm_here else 0,
-        generation_cache=0 if arguments.use_vllm and not vllm_here else _cache_bytes(text, compute, shape) // served,
+        generation_cache=0 if vllm and not vllm_here else _cache_bytes(text, compute, shape) // served,
         recorder=min(config.record.copy_limit, trainable.bytes) + config.record.snapshot_limit,
     )
 

@@ -78,11 +78,13 @@ def sft_examples(task: TaskConfig) -> Dataset:
     return prompts.map(paired, remove_columns=[name for name in prompts.column_names if name != "prompt"])
 
 
-def sft_steps(arguments: SFTConfig, examples: int) -> int:
-    """Return the optimizer steps of the stage."""
+def sft_steps(arguments: SFTConfig, examples: int, processes: int | None = None) -> int:
+    """Return the optimizer steps of the stage, with so many processes; None for as many as there are."""
     if arguments.max_steps > 0:
         return int(arguments.max_steps)
-    batch = int(arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * world_size())
+    batch = int(
+        arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * (processes or world_size())
+    )
     return math.ceil(float(arguments.num_train_epochs) * max(1, math.ceil(examples / batch)))
 
 

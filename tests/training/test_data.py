@@ -89,3 +89,11 @@ def test_exact_accuracy_needs_text(file) -> None:
         held_out(columns(file, split="train[:3]", chat=True), "train[3:]", 2)
     with pytest.raises(ConfigError, match=r"set task\.answer"):
         held_out(TaskConfig(dataset=str(file), prompt="question", answer=None, split="train[:3]"), "train[3:]", 2)
+
+
+def test_a_held_out_split_without_prompts_is_refused_before_training(tmp_path) -> None:
+    path = tmp_path / "one.jsonl"
+    path.write_text(json.dumps({"prompt": "1+1=", "answer": "2"}) + "\n")
+    # One row falls into one part of three, by a hash of it: not into this one.
+    with pytest.raises(ConfigError, match=r"the split 'report' of .*one\.jsonl holds no prompts"):
+        held_out(TaskConfig(dataset=str(path), splits="hash"), "report", 5)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from grpodyn import embedded
+from grpodyn.cli.commands.record import _show_plan
 from grpodyn.config import run
 from grpodyn.errors import ConfigError
 from grpodyn.training.loading import load_model
@@ -84,3 +85,49 @@ def test_activations_are_what_autograd_keeps_of_a_forward_pass() -> None:
     measured = sum(storage.nbytes() for storage in kept.values())
     # The twin may take another attention kernel than the CPU does.
     assert plan_run(config).memory.activations == pytest.approx(measured, rel=0.1)
+
+
+SFT = "sft={trainer: {max_steps: 5, per_device_train_batch_size: 4, gradient_accumulation_steps: 2}}"
+
+
+def test_fine_tuning_is_counted_as_a_stage() -> None:
+    plan = plan_run(run.embedded([SFT, "grpo.max_steps=10", "grpo.per_device_train_batch_size=32"]))
+    sft, grpo = plan.stages
+    assert (plan.steps, plan.completions) == (15, 320)
+    assert (sft.name, sft.kind, sft.steps, sft.steps_are_most) == ("sft", "sft", 5, False)
+    # 5 steps of 8 prompts of 6 tokens each; answers such as 68.0 have 3 to 5 characters, and an end token.
+    assert sft.prompt_tokens == 5 * 8 * 6
+    assert 5 * 8 * 4 <= sft.completion_tokens <= 5 * 8 * 7
+    assert (grpo.name, grpo.steps, grpo.completion_tokens) == ("grpo", 10, 320 * 8)
+    # Four rows a micro-batch in place of 32, nothing is sampled: GRPO holds the most.
+    assert sft.memory.generation_cache == 0
+    assert sft.memory.activations < grpo.memory.activations
+    assert plan.memory == grpo.memory
+
+
+def test_epochs_of_fine_tuning_are_steps() -> None:
+    plan = plan_run(
+        run.embedded(["task.limit=40", "sft={trainer: {num_train_epochs: 2, per_device_train_batch_size: 8}}"])
+    )
+    assert plan.stages[0].steps == 10
+
+
+def test_a_curriculum_takes_at_most_so_many_steps() -> None:
+    stages = [{"name": name, "task": "arithmetic_format"} for name in "ab"]
+    grpo = {"lr_scheduler_type": "constant", "per_device_train_batch_size": 8, "max_completion_length": 6}
+    raw = {"model": "embedded", "curriculum": {"stages": stages, "most_steps": 7}, "grpo": grpo}
+    plan = plan_run(run.from_dict(raw, "here"))
+    assert [(one.name, one.steps, one.steps_are_most) for one in plan.stages] == [("a", 7, True), ("b", 7, True)]
+    assert plan.steps == 14
+
+
+def test_a_fine_tuning_that_a_run_would_refuse_is_not_planned() -> None:
+    with pytest.raises(ConfigError, match=r"sft\.trainer"):
+        plan_run(run.embedded(["sft={trainer: {max_stepz: 5}}"]))
+
+
+def test_a_plan_of_stages_is_shown_stage_by_stage(capsys: pytest.CaptureFixture[str]) -> None:
+    _show_plan(plan_run(run.embedded([SFT, "grpo.max_steps=10"])))
+    said = capsys.readouterr().out
+    assert "15 in 2 stages" in said
+    assert any(line.split()[:3] == ["sft", "sft", "5"] for line in said.splitlines())

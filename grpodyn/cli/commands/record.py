@@ -231,7 +231,8 @@ def _plan(config: RunConfig, launch: Launch, as_json: bool) -> None:
     with quiet_libraries():
         planned = plan_run(config, launch)
     if as_json:
-        _echo_json(asdict(planned) | {"memory": asdict(planned.memory) | {"total": planned.memory.total}})
+        stages = [asdict(one) | {"memory": _memory_json(one.memory)} for one in planned.stages]
+        _echo_json(asdict(planned) | {"memory": _memory_json(planned.memory), "stages": stages})
         return
     _show_plan(planned)
 
@@ -241,8 +242,15 @@ def _show_plan(planned: Any) -> None:
     from rich.table import Table
 
     table = Table(title="plan", title_justify="left", show_header=False)
+    most = "at most " if any(one.steps_are_most for one in planned.stages) else ""
+    of_all = f"{most}{planned.steps:,} in {len(planned.stages)} stages"
     rows = [
-        ("steps", f"{planned.steps:,} ({planned.epochs:g} epochs of {planned.training_prompts:,} prompts)"),
+        (
+            "steps",
+            of_all
+            if planned.stages
+            else f"{planned.steps:,} ({planned.epochs:g} epochs of {planned.training_prompts:,} prompts)",
+        ),
         ("prompts per step", f"{planned.prompts_per_step:g}, {planned.group_size} completions each"),
         ("completions", f"{planned.completions:,}"),
         (
@@ -256,9 +264,39 @@ def _show_plan(planned: Any) -> None:
     for row in rows:
         table.add_row(*row)
     console = Console()
+    if planned.stages:
+        console.print(_stages_table(planned.stages))
     console.print(table)
     for caution in planned.cautions:
         console.print(f"caution: {caution}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _stages_table(stages: Any) -> Any:
+    from rich.box import SIMPLE
+    from rich.filesize import decimal
+    from rich.table import Table
+
+    from grpodyn.cli.text import visible
+
+    table = Table(title="stages (≤: at most)", title_justify="left", box=SIMPLE, pad_edge=False)
+    for column in ("stage", "kind", "steps", "rows", "prompt tokens", "completion tokens", "peak of a device"):
+        table.add_column(column, justify="left" if column in ("stage", "kind") else "right")
+    for one in stages:
+        sampled = "≤ " if one.kind == "grpo" else ""
+        table.add_row(
+            visible(one.name),
+            one.kind,
+            f"{'≤ ' if one.steps_are_most else ''}{one.steps:,}",
+            f"{one.rows:,}",
+            f"{one.prompt_tokens:,}",
+            f"{sampled}{one.completion_tokens:,}",
+            "unknown" if one.memory.total is None else decimal(one.memory.total),
+        )
+    return table
+
+
+def _memory_json(memory: Any) -> dict[str, Any]:
+    return asdict(memory) | {"total": memory.total}
 
 
 def _memory_rows(memory: Any) -> list[tuple[str, str]]:
