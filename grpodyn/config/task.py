@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from grpodyn.config.validation import StrictModel
-from grpodyn.tasks import takes_dataset
+from grpodyn.tasks import published, takes_dataset
 
 
 class TaskConfig(StrictModel):
@@ -65,6 +65,10 @@ class TaskConfig(StrictModel):
             self._refuse(dataset_only, f"belong to a `dataset` alone; the task {self.name!r} has its own columns")
             if not takes_dataset(self.name):
                 self._refuse(("revision", "subset"), f"belong to a `dataset`; the task {self.name!r} reads none")
+            elif self.dataset is None:
+                home = published(self.name)
+                own = "" if home is None else f" (the task's own is {home.dataset})"
+                self._refuse(("revision", "subset"), f"say which part of a data set is meant; name `dataset` too{own}")
         else:
             self._refuse(("options",), "belong to a named task")
         return self

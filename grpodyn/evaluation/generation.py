@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from transformers import GenerationConfig
 
-# What is left out here, `generate` fills in from the model's own config: the chat models of a well-known family come with
-# a repetition penalty of 1.05 to 1.1, which no training draws with, and under which probabilities are not the policy's.
+# What is left out here, `generate` fills in from the model's own config: chat models of a well-known family come with a
+# repetition penalty of 1.05 to 1.1, which no training draws with, and under which probabilities are not the policy's.
 NEUTRAL: Final[dict[str, Any]] = {
     "num_beams": 1,
     "repetition_penalty": 1.0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grpodyn.tasks.catalogue import takes_dataset, task, task_names, word_for_word
+from grpodyn.tasks.catalogue import published, takes_dataset, task, task_names, word_for_word
 from grpodyn.tasks.task import SPLITS, Examples, Split, Task
 
-__all__ = ["SPLITS", "Examples", "Split", "Task", "takes_dataset", "task", "task_names", "word_for_word"]
+__all__ = ["SPLITS", "Examples", "Split", "Task", "published", "takes_dataset", "task", "task_names", "word_for_word"]

@@ -42,6 +42,11 @@ def takes_dataset(name: str) -> bool:
     return name in _OF_DATASETS
 
 
+def published(name: str) -> Source | None:
+    """Return the data set that a task reads unless a config names another; None if it has none of its own."""
+    return _OF_DATASETS[name].home if name in _OF_DATASETS else None
+
+
 def task(name: str, options: Mapping[str, Any] | None = None, source: Source | None = None) -> Task:
     """Return the task of that name.
 

@@ -37,7 +37,7 @@ class MultipleChoice(DatasetTask):
 
     def convert(self, row: Row) -> dict[str, Any]:
         """Return question with choices, letter and texts."""
-        question = str(self.column(row, self.options.question, "question"))
+        question = self.text(row, self.options.question, "question")
         texts, labels = self._choices(row)
         if not 2 <= len(texts) <= len(LETTERS):
             raise ValueError(f"it has {len(texts)} choices, expected 2 to {len(LETTERS)}")

@@ -30,7 +30,7 @@ class Gsm8k(DatasetTask):
 
     def convert(self, row: Row) -> dict[str, Any]:
         """Return question, number and solution."""
-        question = str(self.column(row, self.options.question, "question"))
+        question = self.text(row, self.options.question, "question")
         solution = str(self.column(row, self.options.answer, "answer") or "")
         written = solution.rpartition("####")[2]
         if number(written) is None:

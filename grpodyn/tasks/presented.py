@@ -26,7 +26,7 @@ class Presented:
     """A task behind a template."""
 
     def __init__(self, task: Task, template: str) -> None:
-        self._task, self._template = task, template
+        self._task, self.template = task, template
 
     @property
     def name(self) -> str:
@@ -36,8 +36,8 @@ class Presented:
     def split(self, name: str) -> Examples:
         """Return the examples of one split."""
         plain = self._task.split(name)
-        return Examples(tuple(present(prompt, self._template) for prompt in plain.prompts), plain.answers)
+        return Examples(tuple(present(prompt, self.template) for prompt in plain.prompts), plain.answers)
 
     def to_dataset(self, split: str) -> Dataset:
         """Return the split as a `datasets.Dataset`."""
-        return self._task.to_dataset(split).map(lambda row: {"prompt": present(row["prompt"], self._template)})
+        return self._task.to_dataset(split).map(lambda row: {"prompt": present(row["prompt"], self.template)})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import Field
+
 from grpodyn.config.validation import StrictModel
 from grpodyn.tasks.rows import DatasetTask, Row
 from grpodyn.tasks.source import Source
@@ -19,7 +21,7 @@ class ProgramOptions(StrictModel):
     """Statements that run before the tests; text or a list."""
     solution: str | None = None
     """A program that is right; handed on as `answer`."""
-    show_tests: int = 1
+    show_tests: int = Field(default=1, ge=0)
     """How many of the tests the prompt shows: without one, nobody knows what the function is called."""
 
 
@@ -49,11 +51,11 @@ class Programs(DatasetTask):
 
     def convert(self, row: Row) -> dict[str, Any]:
         """Return description with tests, all tests, setup and a solution."""
-        asked = str(self.column(row, self.options.prompt, "prompt")).strip()
+        asked = self.text(row, self.options.prompt, "prompt").strip()
         tests = _statements(self.column(row, self.options.tests, "tests"))
         if not tests:
             raise ValueError(f"it has no test in {self.options.tests!r}, so no program can be judged")
-        shown = tests[: max(0, self.options.show_tests)]
+        shown = tests[: self.options.show_tests]
         if shown:
             asked = "\n".join([asked, "The code must pass tests such as:", *shown])
         setup = self.options.setup and self.column(row, self.options.setup, "setup")

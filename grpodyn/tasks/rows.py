@@ -138,6 +138,17 @@ class DatasetTask(RowsTask):
             )
         return row[name]
 
+    def text(self, row: Row, name: str, option: str) -> str:
+        """Return a value of a row that is text; arguments and errors as `column`.
+
+        Raises:
+            ValueError: it is none, or empty.
+        """
+        value = self.column(row, name, option)
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(f"its {name} is {value!r}, expected text")
+        return value
+
     def _converted(self, data: Any) -> Iterator[Row]:
         for place, row in enumerate(data):
             try:

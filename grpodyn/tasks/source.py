@@ -56,10 +56,22 @@ class Source:
             if builder is not None:
                 return load_dataset(builder, data_files={"train": str(file)}, split=split)
             return load_dataset(self.dataset, self.subset, revision=self.revision, split=split)
-        except (OSError, ValueError, DatasetsError) as error:
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        except StopIteration as error:  # what the JSON builder makes of an empty file
+            raise ConfigError(f"task.dataset {self.dataset!r} holds no rows") from error
+        # RuntimeError: a data set that is a program, which is not run.
+        except (OSError, ValueError, RuntimeError, DatasetsError) as error:
+            reason = _reason(error)
             of = "" if split is None else f" (split {split!r})"
             raise ConfigError(
                 f"task.dataset {self.dataset!r}{of} cannot be loaded: {reason}; give a hub name, or a "
                 f"{', '.join(BUILDERS)} file"
             ) from error
+
+
+def _reason(error: BaseException) -> str:
+    """Return the first line of what went wrong at the bottom: `datasets` wraps it in words that do not say it."""
+    innermost = error
+    while innermost.__cause__ is not None and str(innermost.__cause__).strip():
+        innermost = innermost.__cause__
+    said = str(innermost).strip()
+    return said.splitlines()[0] if said else type(error).__name__

@@ -13,6 +13,7 @@ from grpodyn.config.run import RewardConfig, RunConfig, TaskConfig
 from grpodyn.errors import ConfigError
 from grpodyn.rewards import KNOWN, RewardContext, RewardFunction
 from grpodyn.rewards.lint import Caution, lint
+from grpodyn.training.conversations import written
 from grpodyn.training.loading import load_architecture
 
 
@@ -68,7 +69,7 @@ def fitting(config: RunConfig, prompts: datasets.Dataset, tokenizer: Any) -> dat
     most, why = _longest(config)
     if most is None:
         return prompts
-    lengths = token_counts(prompts["prompt"], tokenizer)
+    lengths = token_counts(prompts["prompt"][:], tokenizer)
     too_long = [place for place, length in enumerate(lengths) if length > most]
     if not too_long:
         return prompts
@@ -91,7 +92,8 @@ def _check_present(task: TaskConfig, reward: RewardConfig, one_of: Sequence[str]
             f"the reward {reward.name} reads {name}, which the data of {task.name or task.dataset!r} does not have "
             f"(it has: {', '.join(prompts.column_names)}); {fix}"
         )
-    values = zip(*(prompts[column] for column in found), strict=True)
+    # A slice is a list: row by row, a column of 10,000 takes as long as a step.
+    values = zip(*(prompts[column][:] for column in found), strict=True)
     empty = next((place for place, row in enumerate(values) if all(v is None or v in ("", []) for v in row)), None)
     if empty is not None:
         raise ConfigError(
@@ -101,7 +103,7 @@ def _check_present(task: TaskConfig, reward: RewardConfig, one_of: Sequence[str]
 
 
 def _check_readable(reward: RewardConfig, readable: Any, prompts: datasets.Dataset) -> None:
-    for place, answer in enumerate(prompts["answer"]):
+    for place, answer in enumerate(prompts["answer"][:]):
         try:
             readable(answer)
         except ConfigError as error:
@@ -130,21 +132,16 @@ def token_counts(prompts: Iterable[Any], tokenizer: Any) -> list[int]:
     """Return the tokens of each prompt, a conversation as the chat template writes it.
 
     Raises:
-        ConfigError: there is no chat template.
+        ConfigError: there is no chat template, or it refuses a prompt.
     """
-    texts, written = [], []
+    texts, conversations = [], []
     for prompt in prompts:
         if isinstance(prompt, str):
             texts.append(prompt)
-            continue
-        if tokenizer.chat_template is None:
-            raise ConfigError(
-                "the prompts are conversations, and the model's tokenizer has no chat template; set task.chat to "
-                "false, or take a model that was trained on conversations"
-            )
-        written.append(tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False))
+        else:
+            conversations.append(written(prompt, tokenizer))
     lengths = [len(ids) for ids in tokenizer(texts)["input_ids"]] if texts else []
-    if written:
+    if conversations:
         # The template has written the special tokens already.
-        lengths += [len(ids) for ids in tokenizer(written, add_special_tokens=False)["input_ids"]]
+        lengths += [len(ids) for ids in tokenizer(conversations, add_special_tokens=False)["input_ids"]]
     return lengths

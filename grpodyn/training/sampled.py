@@ -12,7 +12,7 @@ from grpodyn.config.batching import TRL_DEFAULTS
 from grpodyn.config.run import RunConfig
 from grpodyn.evaluation.sampled import SampledAccuracy, Sampling, sampled_accuracy
 from grpodyn.rewards import RewardContext, RewardFunction
-from grpodyn.training import data
+from grpodyn.training import checks, data
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def sampled_test(config: RunConfig, tokenizer: Any) -> SampledTest | None:
     """Return the test that a run asks for, or None if its accuracy is exact, or not measured.
 
     Raises:
-        ConfigError, UnknownNameError: the split or the reward is missing.
+        ConfigError, UnknownNameError: the split or the reward is missing, or a row lacks what the reward reads.
     """
     evaluate = config.evaluate
     if evaluate is None or evaluate.samples is None or not evaluate.prompts:
@@ -51,8 +51,11 @@ def sampled_test(config: RunConfig, tokenizer: Any) -> SampledTest | None:
         seed=config.seed,
         template=config.grpo.get("chat_template_kwargs"),
     )
+    rows = data.held_out_rows(config.task, evaluate.split, evaluate.prompts)
+    # Found now, and not by the first evaluation, when the run has begun.
+    checks.check_columns(config.model_copy(update={"rewards": [chosen]}), rows)
     return SampledTest(
-        rows=data.held_out_rows(config.task, evaluate.split, evaluate.prompts),
+        rows=rows,
         judge=rewards.reward(chosen.name, chosen.options, RewardContext(ends, longest), chosen.label),
         samples=evaluate.samples,
         sampling=sampling,

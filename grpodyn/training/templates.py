@@ -1,4 +1,4 @@
-"""Are prompts put the same way in every stage and in evaluation?
+"""Are prompts put the same way in every stage?
 
 A model that was tuned on conversations and is then rewarded on bare text is asked to do something new, and what it
 loses then is not what it forgot.
@@ -12,7 +12,9 @@ from typing import Any
 from grpodyn.config.run import RunConfig
 from grpodyn.config.task import TaskConfig
 from grpodyn.errors import ConfigError
+from grpodyn.tasks.presented import PLACE, Presented, present
 from grpodyn.training import data
+from grpodyn.training.conversations import written
 
 STAND_IN = "…the prompt…"
 """Stands for what differs from prompt to prompt."""
@@ -22,15 +24,16 @@ def rendered(task: TaskConfig, tokenizer: Any) -> str:
     """Return how a task puts a prompt, with `STAND_IN` for the prompt itself, as the model reads it.
 
     Raises:
-        ConfigError: a conversation, and the tokenizer has no chat template.
+        ConfigError: a conversation, and the tokenizer has no chat template, or one that refuses it.
         UnknownNameError: there is no such task.
     """
     made = data.task_of(task)
-    template = str(task.template or getattr(made, "template", None) or "{prompt}")
-    text = template.replace("{prompt}", STAND_IN)
+    # What wraps a task's prompts is the template that is used: a system's message leaves out the task's own.
+    template = made.template if isinstance(made, Presented) else PLACE if made is not None else task.template or PLACE
+    text = present(STAND_IN, template)
     if task.chat:
         before = [] if task.system is None else [{"role": "system", "content": task.system}]
-        return _conversation([*before, {"role": "user", "content": text}], tokenizer)
+        return written([*before, {"role": "user", "content": text}], tokenizer)
     if made is not None:
         return text
     first = data.train_prompts(task)[0]["prompt"]
@@ -38,11 +41,11 @@ def rendered(task: TaskConfig, tokenizer: Any) -> str:
         return text
     # A data set of conversations: all but the last message are taken to be the same for every prompt.
     *before, last = first
-    return _conversation([*before, {**last, "content": STAND_IN}], tokenizer)
+    return written([*before, {**last, "content": STAND_IN}], tokenizer)
 
 
 def check_templates(config: RunConfig, tokenizer: Any) -> None:
-    """Check that supervised fine-tuning, every stage of GRPO and what is tested again put their prompts the same way.
+    """Check that supervised fine-tuning and every stage of GRPO put their prompts the same way.
 
     Raises:
         ConfigError: two of them do not; both ways are shown.
@@ -65,16 +68,6 @@ def _others(config: RunConfig) -> Mapping[str, TaskConfig]:
     if config.curriculum is not None:
         found |= {f"curriculum.stages: {stage.name}": stage.task for stage in config.curriculum.stages}
     return found
-
-
-def _conversation(messages: list[dict[str, str]], tokenizer: Any) -> str:
-    try:
-        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
-    except ValueError as error:
-        raise ConfigError(
-            "prompts are conversations, and the model's tokenizer has no chat template; set task.chat to false, or "
-            "give a model with one"
-        ) from error
 
 
 def _indented(text: str) -> str:

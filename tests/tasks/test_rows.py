@@ -139,6 +139,10 @@ def test_puzzles_of_reasoning_gym_are_judged_by_their_generator() -> None:
         ("arc_challenge", [{**ARC[0], "answerKey": "E"}], {}, ["its answer is 'E'", "['A', 'B', 'C', 'D']"]),
         ("multiple_choice", [{"question": "?", "choices": "AB", "answer": "A"}], {}, ["'AB', expected a list"]),
         ("mbpp", [{**MBPP[0], "test_list": []}], {}, ["no test in 'test_list'"]),
+        ("mbpp", MBPP, {"show_tests": -1}, ["`show_tests` is -1"]),
+        ("mbpp", [{**MBPP[0], "text": None}], {}, ["row 0", "its text is None, expected text"]),
+        ("gsm8k", [{"question": None, "answer": "#### 3"}], {}, ["row 0", "its question is None, expected text"]),
+        ("arc_challenge", [{**ARC[0], "question": " "}], {}, ["its question is ' '"]),
     ],
 )
 def test_data_that_cannot_be_judged_is_refused(tmp_path, name, rows, options, words) -> None:
@@ -146,6 +150,22 @@ def test_data_that_cannot_be_judged_is_refused(tmp_path, name, rows, options, wo
         made(name, tmp_path, rows, **options).split("train")
     for word in words:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("rows.jsonl", "", "holds no rows"),
+        ("rows.jsonl", "{no json", "cannot be loaded: JSON parse error"),
+        ("rows/rows.py", "import datasets", "cannot be loaded: Dataset scripts are no longer supported"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_why(tmp_path, name, content, words) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=words):
+        task("gsm8k", source=Source(str(path if path.suffix != ".py" else path.parent))).split("train")
 
 
 def test_what_a_task_does_not_take_is_refused() -> None:

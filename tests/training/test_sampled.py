@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -42,6 +43,21 @@ def test_it_is_measured_before_the_first_step():
     assert "4 samples" in said[0]
     # The same prompts and the same seed: what differs is the model.
     assert test.measure(model).metrics() == metrics
+
+
+def test_held_out_rows_that_the_judge_cannot_read_are_found_before_the_start(tmp_path):
+    rows = [{"prompt": f"{n}+1=", "answer": str(n + 1) if n < 5 else "many"} for n in range(10)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    raw = {
+        "model": "embedded",
+        "task": {"dataset": str(path), "split": "train[:5]"},
+        "rewards": ["numeric_match"],
+        "evaluate": {"samples": 2, "split": "train[5:]"},
+    }
+    config = run.from_dict(raw, "test")
+    with pytest.raises(ConfigError, match="numeric_match, row 0: the answer 'many' is no number"):
+        sampled_test(config, load_tokenizer(config.model))
 
 
 def test_exact_accuracy_needs_none():
