@@ -27,20 +27,21 @@ Which = Literal["last", "first", "only"]
 """Which fenced block is the program; `only` takes none where there are several."""
 
 
-def code_of(completion: Completion, prompt: Any = "", block: Which = "last") -> str:
+def code_of(completion: Completion, prompt: Any = "", block: Which = "last", opened: bool = False) -> str:
     r"""Return the fenced block of Python in a completion's answer, else what it tags as its answer, else all of it.
 
     Args:
         completion: text or messages; what is inside the thinking is passed over.
         prompt: whose end may open the thinking.
         block: which one, where there are several.
+        opened: whether the chat template opens the thinking.
 
     >>> code_of("First try:\n```python\nx = 1\n```\nBetter:\n```python\nx = 2\n```\nDone.")
     'x = 2\n'
     >>> code_of("x = 3"), code_of("<reasoning>3</reasoning><answer>x = 3</answer>")
     ('x = 3', 'x = 3')
     """
-    text = answer_part(completion, prompt)
+    text = answer_part(completion, prompt, opened)
     # Blocks of other languages are matched too: the fence that ends one would begin the next.
     fenced = [inside for _, language, inside in FENCED.findall(text) if language.lower() in PYTHON]
     blocks = fenced or marked_answers(text, ("answer_tag",))
@@ -50,14 +51,24 @@ def code_of(completion: Completion, prompt: Any = "", block: Which = "last") -> 
 
 
 def code_syntax(
-    prompts: Sequence[Any], completions: Sequence[Completion], *, block: Which = "last", **columns: Any
+    prompts: Sequence[Any],
+    completions: Sequence[Completion],
+    *,
+    block: Which = "last",
+    opened: bool = False,
+    **columns: Any,
 ) -> list[float]:
     """Return 1.0 for each completion whose code parses as Python, else 0.0. An empty program earns nothing."""
-    return [float(outcome.parses) for outcome in _outcomes(prompts, completions, block, columns)]
+    return [float(outcome.parses) for outcome in _outcomes(prompts, completions, (block, opened), columns)]
 
 
 def code_tests(
-    prompts: Sequence[Any], completions: Sequence[Completion], *, block: Which = "last", **columns: Any
+    prompts: Sequence[Any],
+    completions: Sequence[Completion],
+    *,
+    block: Which = "last",
+    opened: bool = False,
+    **columns: Any,
 ) -> list[float]:
     """Return 1.0 for each completion whose code passes every test, else 0.0.
 
@@ -67,25 +78,38 @@ def code_tests(
     Raises:
         ConfigError: an example without tests, or no walls can be built on this machine.
     """
-    return [float(outcome.all_passed) for outcome in _outcomes(prompts, completions, block, columns, needs_tests=True)]
+    return [
+        float(outcome.all_passed)
+        for outcome in _outcomes(prompts, completions, (block, opened), columns, needs_tests=True)
+    ]
 
 
 def code_tests_fraction(
-    prompts: Sequence[Any], completions: Sequence[Completion], *, block: Which = "last", **columns: Any
+    prompts: Sequence[Any],
+    completions: Sequence[Completion],
+    *,
+    block: Which = "last",
+    opened: bool = False,
+    **columns: Any,
 ) -> list[float]:
     """Return the share of its tests that each completion's code passes; columns and errors as `code_tests`."""
-    judged = _outcomes(prompts, completions, block, columns, needs_tests=True)
+    judged = _outcomes(prompts, completions, (block, opened), columns, needs_tests=True)
     return [outcome.passed / len(outcome.results) for outcome in judged]
 
 
 def code_complexity(
-    prompts: Sequence[Any], completions: Sequence[Completion], *, block: Which = "last", **columns: Any
+    prompts: Sequence[Any],
+    completions: Sequence[Completion],
+    *,
+    block: Which = "last",
+    opened: bool = False,
+    **columns: Any,
 ) -> list[float]:
     """Return 1.0 for simple code, falling linearly from McCabe number 10 to 0.0 at 30; 0.0 for what does not parse.
 
     Reference: T. J. McCabe, A Complexity Measure, IEEE Trans. Software Eng. 2(4), 1976; the bound of 10 is his.
     """
-    return [_simplicity(outcome) for outcome in _outcomes(prompts, completions, block, columns)]
+    return [_simplicity(outcome) for outcome in _outcomes(prompts, completions, (block, opened), columns)]
 
 
 def _simplicity(outcome: Outcome) -> float:
@@ -97,7 +121,7 @@ def _simplicity(outcome: Outcome) -> float:
 def _outcomes(
     prompts: Sequence[Any],
     completions: Sequence[Completion],
-    block: Which,
+    reading: tuple[Which, bool],
     columns: dict[str, Any],
     needs_tests: bool = False,
 ) -> list[Outcome]:
@@ -106,7 +130,7 @@ def _outcomes(
     tests, cases = columns.get("tests") or [None] * count, columns.get("cases") or [None] * count
     setups = columns.get("setup") or [None] * count
     programs = [
-        _program(code_of(completion, prompts[i], block), tests[i], cases[i], setups[i], needs_tests)
+        _program(code_of(completion, prompts[i], *reading), tests[i], cases[i], setups[i], needs_tests)
         for i, completion in enumerate(completions)
     ]
     known = _Judged.last

@@ -24,6 +24,7 @@ def math_match(
     marks: Sequence[Mark] = MARKS,
     several: Several = "agree",
     unmarked: Unmarked = "whole",
+    opened: bool = False,
     **_: Any,
 ) -> list[float]:
     r"""Return 1.0 for each completion whose answer equals `answer` as mathematics, else 0.0.
@@ -38,11 +39,12 @@ def math_match(
         marks: which marks of an answer count.
         several: with several marked answers, `agree` wants all of them right.
         unmarked: what counts where no answer is marked; `last_number` is none of an expression.
+        opened: whether the chat template opens the thinking: what never closes it then gives no answer.
 
     Raises:
         ConfigError: math-verify is not installed.
     """
-    given = [candidates(text, marks, several, unmarked) for text in answer_parts(completions, prompts)]
+    given = [candidates(text, marks, several, unmarked) for text in answer_parts(completions, prompts, opened)]
     pairs = [(candidate, str(gold)) for found, gold in zip(given, answer, strict=True) for candidate in found]
     open_ones = [pair for pair in dict.fromkeys(pairs) if _as_numbers(*pair) is None]
     judged = referee("math").judge([{"given": _latex(a), "gold": _latex(b)} for a, b in open_ones])

@@ -28,6 +28,7 @@ def multiple_choice(
     marks: Sequence[Mark] = MARKS,
     several: Several = "agree",
     unmarked: Unmarked = "whole",
+    opened: bool = False,
     **_: Any,
 ) -> list[float]:
     """Return 1.0 for each completion that chooses the letter `answer`, else 0.0.
@@ -41,6 +42,7 @@ def multiple_choice(
         marks: which marks of an answer count.
         several: with several marked answers, `agree` wants all of them right: naming every letter earns nothing.
         unmarked: what counts where no answer is marked; `last_number` is none of a choice.
+        opened: whether the chat template opens the thinking: what never closes it then gives no answer.
 
     Raises:
         ConfigError: an answer is no letter.
@@ -48,7 +50,7 @@ def multiple_choice(
     >>> multiple_choice([""] * 4, ["C", "(C) a magnet", "The answer is C.", "The answer is B. Or C."], answer=["C"] * 4)
     [1.0, 1.0, 1.0, 0.0]
     """
-    texts = answer_parts(completions, prompts)
+    texts = answer_parts(completions, prompts, opened)
     offered = [_texts(choice) for choice in choices] if choices is not None else [()] * len(texts)
     given = [
         [chosen(candidate, of) for candidate in candidates(text, marks, several, unmarked)]
@@ -66,6 +68,7 @@ def valid_choice(
     marks: Sequence[Mark] = MARKS,
     several: Several = "agree",
     unmarked: Unmarked = "whole",
+    opened: bool = False,
     **_: Any,
 ) -> list[float]:
     """Return 1.0 for each completion that chooses one of the letters on offer, right or wrong, else 0.0.
@@ -74,7 +77,7 @@ def valid_choice(
     [1.0, 0.0, 0.0]
     """
     result = []
-    for text, choice in zip(answer_parts(completions, prompts), choices, strict=True):
+    for text, choice in zip(answer_parts(completions, prompts, opened), choices, strict=True):
         of = _texts(choice)
         letters = {chosen(candidate, of) for candidate in candidates(text, marks, several, unmarked)}
         result.append(float(len(letters) == 1 and letters < {*LETTERS[: len(of)], ""} and "" not in letters))

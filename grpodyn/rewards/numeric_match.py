@@ -23,6 +23,7 @@ def numeric_match(
     marks: Sequence[Mark] = MARKS,
     several: Several = "agree",
     unmarked: Unmarked = "whole",
+    opened: bool = False,
     tolerance: Annotated[float, Field(ge=0)] = 0.0,
     **_: Any,
 ) -> list[float]:
@@ -35,6 +36,7 @@ def numeric_match(
         marks: which marks of an answer count.
         several: with several marked answers, `agree` wants all of them right.
         unmarked: what counts where no answer is marked; `last_number` takes the last one that the text names.
+        opened: whether the chat template opens the thinking: what never closes it then gives no answer.
         tolerance: largest difference that is still right, in the answer's unit.
 
     Raises:
@@ -44,7 +46,7 @@ def numeric_match(
     >>> numeric_match([""] * 5, texts, answer=["1234"] * 5)
     [1.0, 1.0, 1.0, 0.0, 0.0]
     """
-    scored = zip(answer_parts(completions, prompts), answer, strict=True)
+    scored = zip(answer_parts(completions, prompts, opened), answer, strict=True)
     return [
         # As it is written: the float 0.3 is a little less than three tenths.
         float(_is_right(text, gold_number(wanted), marks, several, unmarked, Fraction(str(tolerance))))
@@ -59,6 +61,7 @@ def numeric(
     marks: Sequence[Mark] = MARKS,
     several: Several = "agree",
     unmarked: Unmarked = "whole",
+    opened: bool = False,
     **_: Any,
 ) -> list[float]:
     """Return 1.0 for each completion whose answer is some number, right or wrong, else 0.0; options as `numeric_match`.
@@ -68,7 +71,7 @@ def numeric(
     """
     return [
         float(bool(given := _given(text, marks, several, unmarked)) and None not in given)
-        for text in answer_parts(completions, prompts)
+        for text in answer_parts(completions, prompts, opened)
     ]
 
 

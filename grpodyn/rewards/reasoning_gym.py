@@ -20,6 +20,7 @@ def reasoning_gym(
     marks: Sequence[Mark] = MARKS,
     several: Several = "agree",
     unmarked: Unmarked = "whole",
+    opened: bool = False,
     **_: Any,
 ) -> list[float]:
     """Return what the generator's own checker gives for each answer, from 0.0 to 1.0; several answers get the lowest.
@@ -34,8 +35,9 @@ def reasoning_gym(
         marks: which marks of an answer count.
         several: with several marked answers, `agree` takes the worst of them.
         unmarked: what counts where no answer is marked; `last_number` is none of a puzzle.
+        opened: whether the chat template opens the thinking: what never closes it then gives no answer.
     """
-    given = [candidates(text, marks, several, unmarked) for text in answer_parts(completions, prompts)]
+    given = [candidates(text, marks, several, unmarked) for text in answer_parts(completions, prompts, opened)]
     questions = [
         {"given": candidate[:MOST_CHARACTERS], **json.loads(of)}
         for found, of in zip(given, entry, strict=True)

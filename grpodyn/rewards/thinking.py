@@ -11,12 +11,13 @@ THOUGHTS: Final = ("think", "thinking", "thought", "reasoning")
 """Tags that models think in."""
 
 
-def answer_part(completion: Completion, prompt: Any = "") -> str:
+def answer_part(completion: Completion, prompt: Any = "", opened: bool = False) -> str:
     """Return what a completion says after its thinking; nothing if it is still thinking at its end.
 
     Args:
         completion: text or messages.
         prompt: the prompt, whose end may open the thinking; only text is looked at.
+        opened: whether the chat template opens it, which a prompt in messages does not show.
 
     >>> answer_part("<think>Is it 4?</think>It is 5.")
     'It is 5.'
@@ -27,15 +28,15 @@ def answer_part(completion: Completion, prompt: Any = "") -> str:
     closings = [text.rfind(f"</{tag}>") + len(f"</{tag}>") for tag in THOUGHTS if f"</{tag}>" in text]
     if closings:
         text = text[max(closings) :]
-    elif _opens_thinking(prompt):
+    elif opened or _opens_thinking(prompt):
         return ""
     openings = [text.find(f"<{tag}>") for tag in THOUGHTS if f"<{tag}>" in text]
     return text[: min(openings)] if openings else text
 
 
-def answer_parts(completions: Sequence[Completion], prompts: Sequence[Any]) -> list[str]:
+def answer_parts(completions: Sequence[Completion], prompts: Sequence[Any], opened: bool = False) -> list[str]:
     """Return the answer part of each completion."""
-    return [answer_part(completion, prompt) for completion, prompt in zip(completions, prompts, strict=True)]
+    return [answer_part(completion, prompt, opened) for completion, prompt in zip(completions, prompts, strict=True)]
 
 
 def _opens_thinking(prompt: Any) -> bool:

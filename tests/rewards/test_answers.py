@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from grpodyn.rewards import reward
 from grpodyn.rewards.answers import MARKS, candidates, marked_answers
 from grpodyn.rewards.thinking import answer_part
 
@@ -67,6 +68,17 @@ def test_what_counts_of_several_and_of_none() -> None:
 )
 def test_thinking_is_passed_over(text, prompt, answer) -> None:
     assert answer_part(text, prompt) == answer
+
+
+@pytest.mark.parametrize("name", ["numeric_match", "math_match", "numeric"])
+def test_what_never_ends_its_thinking_says_nothing_where_the_chat_template_opens_it(name) -> None:
+    prompts = [[{"role": "user", "content": "2+3="}]] * 3
+    said = [
+        [{"role": "assistant", "content": text}]
+        for text in ("so the answer is 5. But", "so 4</think>5", r"\boxed{5}</think>I do not know")
+    ]
+    columns = {} if name == "numeric" else {"answer": ["5"] * 3}
+    assert reward(name, {"opened": True})(prompts, said, **columns) == [0.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize(

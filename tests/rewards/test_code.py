@@ -97,4 +97,4 @@ def test_which_block_counts_and_none_of_the_thinking():
     given = [code_tests([""], [two], block=block, tests=tests[:1]) for block in ("last", "first", "only")]
     assert given == [[1.0], [0.0], [0.0]]
     assert code_of(f"<think>{RIGHT}</think>{WRONG}") == "def add(a, b):\n    return a - b\n"
-    assert code_of(RIGHT, prompt="Add. <think>") == code_of(f"<think>{RIGHT}") == ""
+    assert code_of(RIGHT, prompt="Add. <think>") == code_of(f"<think>{RIGHT}") == code_of(RIGHT, opened=True) == ""
