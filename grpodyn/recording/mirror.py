@@ -14,7 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpodyn.probe import FloatArray
+from grpodyn.recording.boundary import Boundary
+from grpodyn.recording.opening import Start
 from grpodyn.trace.schema import TensorInfo
+from grpodyn.trace.writer import TraceWriter
 
 PREFIX: Final = "grpodyn/"
 LOGGERS: Final = {"tensorboard": "TensorBoardCallback", "wandb": "WandbCallback", "trackio": "TrackioCallback"}
@@ -82,6 +85,23 @@ class Mirror:
         for logger in self.loggers():
             told = {PREFIX + name: value for name, value in scalars.items() if math.isfinite(value)}
             logger.on_log(trainer.args, trainer.state, trainer.control, logs=told)
+
+
+def mirrored(start: Start, infos: list[TensorInfo], writer: TraceWriter, boundary: Boundary) -> Mirror:
+    """Return a mirror that sees what a writer writes; where the trainer has no logger that is noted.
+
+    Args:
+        start: what training begins with.
+        infos: entries of the tensor axis.
+        writer: of the run.
+        boundary: runs the seeing.
+    """
+    mirror = Mirror(start.trainer, infos)
+    if not mirror.loggers():
+        why = f"record.mirror is set, but the trainer's report_to names none of {', '.join(LOGGERS)}"
+        writer.event(start.step, "nothing mirrored", why)
+    writer.observer = lambda group, values: boundary.run("mirror", mirror.see, group, values)
+    return mirror
 
 
 def _median(values: FloatArray) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,7 +70,7 @@ def left_out(
         if large:
             limit = f"record.decomposition_limit ({plan.config.decomposition_limit})"
             out.append(Unmeasured(f"singular vectors of {large} matrices", f"their sides exceed {limit}"))
-    if hooks.source is None:
+    if hooks.source is None and hooks.expected:
         out.append(
             Unmeasured("rollouts", "the trainer does not score completions (TRL's GRPOTrainer does), or was not found")
         )
@@ -162,6 +162,14 @@ def recorder_facts(
     }
 
 
+_WHAT_IS_RECORDED = ("preset", "config", "probes", "cadence")
+
+
+def records_as_before(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Return whether a recorder's facts say that it records what it recorded before the run was gone on with."""
+    return bool(before) and all(before.get(key) == now.get(key) for key in _WHAT_IS_RECORDED)
+
+
 def announcement(
     run_dir: str,
     plan: Plan,
@@ -169,9 +177,23 @@ def announcement(
     reference: Reference,
     skipped: Sequence[Unmeasured],
     cost: str,
+    *,
+    as_before: bool = False,
 ) -> str:
-    """Return the line that says what is recorded, what is not and why, and what it costs."""
+    """Return the line that says what is recorded, what is not and why, and what it costs.
+
+    Args:
+        run_dir: where.
+        plan: what is measured, and when.
+        inventory: of the tensors.
+        reference: where W_0 comes from.
+        skipped: what is not recorded.
+        cost: a sentence.
+        as_before: whether the run goes on, and the same was recorded before: what was said then is not said again.
+    """
     rows = len(inventory.infos)
+    if as_before:
+        return f"recording on into {run_dir} as before: preset {plan.config.preset}, {rows} tensors. {cost}"
     left = "; ".join(f"{entry.what} ({entry.why})" for entry in skipped[:_SHOWN])
     more = f"; and {len(skipped) - _SHOWN} more, see run.json" if len(skipped) > _SHOWN else ""
     return (

@@ -21,6 +21,7 @@ from transformers import TrainerCallback
 
 from grpodyn.config.record import RecordConfig
 from grpodyn.naming.shards import shares
+from grpodyn.recording.arguments import check_loop, check_recorder
 from grpodyn.recording.boundary import Boundary
 from grpodyn.recording.cost import RecorderCost
 from grpodyn.recording.follower import Follower
@@ -53,6 +54,9 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
             its first checkpoint). A trainer that resumes from a checkpoint appends anyway.
         save_model: whether the trained model (or adapter) is saved into `model/` at the end.
         manifest: more fields of the run's manifest, such as `config`.
+
+    Raises:
+        TypeError: `config` is no `RecordConfig`, such as the name of a preset, or `manifest` no mapping.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         save_model: bool = False,
         manifest: Mapping[str, Any] | None = None,
     ) -> None:
+        check_recorder(config, manifest)
         self.run_dir = Path(run_dir)
         """The directory really used, once training has begun."""
         self.cost = RecorderCost()
@@ -78,6 +83,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         self._session: Recording | None = None
         self._loop: Loop | None = None
         self._begun = False
+        self._attached = self._warned = False
+        """Whether a loop was ever attached, and whether a step without one was warned of."""
         self._hidden: str | None = None
         """Why the update is made before `on_pre_optimizer_step`, if it is."""
         self._boundary = Boundary(self._refuse)
@@ -134,6 +141,10 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         Returns:
             The recorder itself.
 
+        Raises:
+            TypeError, ValueError: the model is no module, or steps are none that can be. What fails later, while
+                training runs, is noted and never raised.
+
         >>> recorder = Recorder("runs/a")
         >>> with recorder.attach(model, optimizer):  # doctest: +SKIP
         ...     for batch in batches:
@@ -143,6 +154,8 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         ...         optimizer.zero_grad()
         ...         recorder.step({"loss": loss})
         """
+        start_step, max_steps = check_loop(model, start_step, max_steps)
+        self._attached = True
         if self._loop is not None and self._loop.model is model and self._session is not None:
             self._run("optimizer", lambda session: session.change_optimizer(optimizer))
         else:
@@ -157,9 +170,26 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
         return self
 
     def step(self, metrics: Mapping[str, Any] | None = None) -> None:
-        """End a step of the loop that was attached, and record its scalars (numbers, or tensors of one element)."""
+        """End a step of the loop that was attached, and record its scalars (numbers, or tensors of one element).
+
+        After `close` there is nothing to record into, which is warned of once.
+
+        Raises:
+            ValueError: no loop was attached.
+        """
         if self._loop is not None:
             self._boundary.run("end of a step", self._loop.step, metrics or {})
+        elif not self._attached and self._session is None:
+            raise ValueError(
+                "step() was called before attach(model, optimizer): nothing can be recorded. Attach first, or, with a "
+                "transformers or TRL trainer, give it the recorder among its callbacks and do not call step()"
+            )
+        elif not self._warned and self.refused is None:
+            self._warned = True
+            logger.warning(
+                "step() records nothing: %s",
+                "a trainer's steps are recorded by themselves" if self._session is not None else "recording has ended",
+            )
 
     def __enter__(self) -> Self:
         return self

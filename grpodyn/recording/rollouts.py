@@ -61,6 +61,11 @@ class Rollouts:
         """Return a stable number of each prompt, shape (prompt,)."""
         return np.array([prompt_id(prompt) for prompt in self.prompts[:: self.generations]], dtype=np.int64)
 
+    def row(self) -> dict[str, NDArray[Any]]:
+        """Return the batch as a row of the trace's group `rollouts`."""
+        values = ("reward", "length", "terminated", "advantage", "rewards")
+        return {"prompt_id": self.prompt_ids(), **{name: self.grouped(getattr(self, name)) for name in values}}
+
 
 def prompt_id(prompt: Any) -> int:
     """Return a 63-bit number that a prompt's text (or list of messages) always has, in every run on every machine.
@@ -70,6 +75,9 @@ def prompt_id(prompt: Any) -> int:
     """
     text = prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True, ensure_ascii=False, default=str)
     return int.from_bytes(hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:8], "big") >> 1
+
+
+_NO_ROLLOUTS = ("SFTTrainer",)
 
 
 class RolloutHooks:
@@ -91,6 +99,8 @@ class RolloutHooks:
         """Reward functions whose rewards cannot be seen."""
         self.source: Literal["trainer", "reward_functions"] | None = None
         """How rollouts are taken; None where the trainer has none."""
+        self.expected = not any(kind.__name__ in _NO_ROLLOUTS for kind in type(trainer).__mro__)
+        """Whether a trainer of this class could have some: one that learns given texts lacks nothing without."""
         if _fits(trainer):
             self.source = "trainer"
             self._wrap(_GENERATE, self._generating)

@@ -23,9 +23,9 @@ from grpodyn.recording.cost import RecorderCost
 from grpodyn.recording.digesting import Digesting
 from grpodyn.recording.directory import open_writer
 from grpodyn.recording.measurement import OF_DISPLACEMENT, Measurement
-from grpodyn.recording.mirror import LOGGERS, Mirror
+from grpodyn.recording.mirror import mirrored
 from grpodyn.recording.notes import Notes
-from grpodyn.recording.opening import Start, announcement, left_out, manifest_fields, recorder_facts
+from grpodyn.recording.opening import Start, announcement, left_out, manifest_fields, recorder_facts, records_as_before
 from grpodyn.recording.optimizers import IntendedSteps
 from grpodyn.recording.plan import Plan, map_layers
 from grpodyn.recording.ranks import Ranks, Task
@@ -80,7 +80,7 @@ class Session:
         """The last step before which something was read, or tried to be."""
         self._in_step = False
         self._is_first_step = True
-        self._announced = False
+        self._announced = self._as_before = False
         self._told = False
         self._needs: frozenset[Need] = frozenset()
         self._digesting: Digesting | None = None
@@ -143,13 +143,14 @@ class Session:
             self._left_out += [Unmeasured(name, self._activations.unavailable) for name in self._plan.activation_probes]
         about = recorder_facts(config, self._plan, self._measurement, self._inventory, self._hooks)
         about["skipped"] = [{"what": entry.what, "why": entry.why} for entry in self._left_out]
+        self._as_before = self._resumed and records_as_before(self.writer.manifest.recorder, about)
         fields = manifest_fields(start, self._inventory, self._reference, resumed=self._resumed)
         self.writer.update_manifest(recorder=about, **without_secrets(fields))
         # Last: whoever started the recorder knows better, and a resumed run may have been given a longer config.
         self.writer.update_manifest(**without_secrets(extra))
         for entry in self._left_out:
             self.writer.event(start.step, f"not recorded: {entry.what}", entry.why)
-        self._mirror = self._mirrored(start) if config.mirror else None
+        self._mirror = mirrored(start, self._inventory.infos, self.writer, self.boundary) if config.mirror else None
         if not self._resumed:
             self._digesting = Digesting(self._reference, self.run_dir, self.boundary, self.writer)
 
@@ -176,14 +177,6 @@ class Session:
         if self._resumed:
             watched.restore()
         return watched
-
-    def _mirrored(self, start: Start) -> Mirror:
-        mirror = Mirror(start.trainer, self._inventory.infos)
-        if not mirror.loggers():
-            why = f"record.mirror is set, but the trainer's report_to names none of {', '.join(LOGGERS)}"
-            self.writer.event(start.step, "nothing mirrored", why)
-        self.writer.observer = lambda group, values: self.boundary.run("mirror", mirror.see, group, values)
-        return mirror
 
     def _background_seconds(self) -> float:
         digesting = self._digesting.cpu_seconds if self._digesting is not None else 0.0
@@ -375,22 +368,14 @@ class Session:
         if self._activations is not None:
             self._activations.offer(batch.prompts)
         with self._cost.foreground():
-            values = {
-                "prompt_id": batch.prompt_ids(),
-                "reward": batch.grouped(batch.reward),
-                "length": batch.grouped(batch.length),
-                "terminated": batch.grouped(batch.terminated),
-                "advantage": batch.grouped(batch.advantage),
-                "rewards": batch.grouped(batch.rewards),
-            }
             # The step that runs is the first update that these completions feed.
-            self.writer.add_row("rollouts", self._step, values)
+            self.writer.add_row("rollouts", self._step, batch.row())
             self._completions.save(self._step, batch)
 
     def _announce(self) -> None:
         cost = f"The first step cost {self._cost.seconds:.2f} CPU seconds, {self._cost.fraction:.1%} of its time."
-        line = announcement(str(self.run_dir), self._plan, self._inventory, self._reference, self._left_out, cost)
-        logger.info("%s", line)
+        parts = (str(self.run_dir), self._plan, self._inventory, self._reference, self._left_out, cost)
+        logger.info("%s", announcement(*parts, as_before=self._as_before))
 
     def _tell_if_stopped(self) -> None:
         if self.writer.failed is not None and not self._told:

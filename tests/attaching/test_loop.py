@@ -352,3 +352,55 @@ def test_metrics_that_cannot_be_read_take_nothing_else_of_the_step_with_them(
     assert np.isinf(float(run.metric("loss")[0]))
     assert run.layers.step.values[-1] == 2
     assert any("expected a mapping" in event["why"] for event in run.events)
+
+
+@pytest.mark.parametrize(
+    ("steps", "error", "said"),
+    [
+        ({"start_step": -3}, ValueError, "start_step is -3, expected the number of updates made before"),
+        ({"start_step": 1.5}, TypeError, "start_step is 1.5, expected a whole number"),
+        ({"start_step": True}, TypeError, "start_step is True"),
+        ({"start_step": 4, "max_steps": 3}, ValueError, "max_steps is 3, expected the last step"),
+        ({"max_steps": "10"}, TypeError, "max_steps is '10'"),
+    ],
+)
+def test_steps_that_cannot_be_are_refused_before_training(recorder, make_net, steps, error, said) -> None:
+    net = make_net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with pytest.raises(error, match=said):
+        recorder.attach(net, optimizer, **steps)
+    assert hooks_of(optimizer) == 0
+    with pytest.raises(TypeError, match=r"model is a SGD, expected a torch\.nn\.Module"):
+        recorder.attach(optimizer, net)
+
+
+def test_whole_numbers_of_other_libraries_are_steps(recorder, make_net, read) -> None:
+    net = make_net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with recorder.attach(net, optimizer, start_step=np.int64(0), max_steps=torch.tensor(1)):
+        loss_of(net, 0).backward()
+        optimizer.step()
+        recorder.step()
+    assert read().last_step == 1
+
+
+@pytest.mark.parametrize("wrong", ["full", {"preset": "full"}, 5])
+def test_a_config_that_is_none_is_refused_at_once(tmp_path: Path, wrong: object) -> None:
+    with pytest.raises(TypeError, match="expected a RecordConfig or None: RecordConfig\\(preset="):
+        Recorder(tmp_path / "run", wrong)
+    with pytest.raises(TypeError, match=r"manifest is .*expected a mapping"):
+        Recorder(tmp_path / "run", manifest=["config"])
+
+
+def test_a_step_without_a_loop_is_refused_before_training_and_warned_of_once_after_it(
+    recorder, make_net, caplog
+) -> None:
+    with pytest.raises(ValueError, match="before attach"):
+        recorder.step({"loss": 1.0})
+    net = make_net()
+    with recorder.attach(net, torch.optim.SGD(net.parameters(), lr=0.1)):
+        pass
+    for _ in range(3):
+        recorder.step({"loss": 1.0})
+    said = [record.getMessage() for record in caplog.records if "step() records nothing" in record.getMessage()]
+    assert said == ["step() records nothing: recording has ended"]

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from grpodyn import Recorder, open_run
+from grpodyn.config.record import RecordConfig
 
 LOGGER = logging.getLogger("grpodyn")
 
@@ -51,3 +52,16 @@ def test_a_working_directory_that_is_gone(tmp_path: Path, make_trainer, monkeypa
     os.chdir(tmp_path)
     run = open_run(tmp_path / "run")
     assert (run.status, run.last_step) == ("finished", 1)
+
+
+def test_what_was_said_is_not_said_again_where_a_run_goes_on(tmp_path: Path, make_trainer, capsys):
+    with bare_logging():
+        make_trainer(callbacks=[Recorder(tmp_path / "run")], max_steps=1).train()
+        make_trainer(callbacks=[Recorder(tmp_path / "run", append=True)], max_steps=1).train()
+        make_trainer(
+            callbacks=[Recorder(tmp_path / "run", RecordConfig(preset="light"), append=True)], max_steps=1
+        ).train()
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("grpodyn: recording")]
+    assert ["Not recorded: " in line for line in lines] == [True, False, True], "another preset is said in full"
+    assert "recording on into" in lines[1]
+    assert "as before: preset standard" in lines[1]

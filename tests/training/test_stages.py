@@ -16,6 +16,7 @@ from grpodyn.config import run
 from grpodyn.config.run import RunConfig
 from grpodyn.errors import ConfigError, UsageError
 from grpodyn.trace.manifest import Manifest
+from grpodyn.trace.overview import overview
 from grpodyn.trace.reader import open_run
 from grpodyn.trace.stages import past, stage_course
 from grpodyn.training.checkpoints import FOLDER
@@ -137,6 +138,10 @@ def test_what_each_stage_moved_by_itself_is_noted_when_it_ends(staged):
     assert first["moved"]["model.layers.0"] == pytest.approx(wanted, rel=1e-5)
     assert set(second["moved"]) == {f"model.layers.{layer}" for layer in range(6)}
     assert [path.name for path in (staged / "stages").iterdir()] == ["sft"], "the starts of stages are kept no longer"
+
+
+def test_that_fine_tuning_samples_nothing_is_no_problem(staged):
+    assert not [problem for problem in overview(open_run(staged)).problems if "rollouts" in problem]
 
 
 def test_the_run_is_of_the_model_that_it_began_with(staged):
