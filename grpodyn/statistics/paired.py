@@ -20,6 +20,8 @@ Alternative = Literal["two-sided", "greater", "less"]
 
 _EXACT_UP_TO = 16
 _FLIPS = 65536
+_ROUNDING = 1e-12
+"""Of a mean: a standard error below it is what floats leave of equal numbers."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +168,8 @@ def _check_margin(margin: float) -> None:
 
 
 def _t_p(mean: float, error: float, freedom: int, alternative: Alternative) -> float:
-    # All pairs alike: a t test would call any difference certain after two of them.
-    if not error > 0:
+    # All pairs alike, but for rounding: a t test would call any difference certain after two of them.
+    if not error > _ROUNDING * abs(mean):
         return math.nan
     ratio = mean / error
     if alternative == "greater":

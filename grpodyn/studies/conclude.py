@@ -168,11 +168,14 @@ def _outcome(one: ContrastResult, p_holm: float, alpha: float) -> str:
         return "not decided"
     if p_holm >= alpha:
         return "not shown"
-    return "shown" if one.equal is None or one.equal_p < alpha else "shown, at a loss"
+    if one.equal is None or one.equal_p < alpha:
+        return "shown"
+    # What was not measured, or has no spread, is no loss.
+    return "not decided" if math.isnan(one.equal_p) else "shown, at a loss"
 
 
 def _sentence(one: ContrastResult) -> str:
-    if one.outcome == "not decided":
+    if math.isnan(one.p_holm):
         return (
             f"{one.a} against {one.b} in {one.metric}: not decided, as {one.n} paired seeds show no spread to judge by"
         )
@@ -188,10 +191,10 @@ def _sentence(one: ContrastResult) -> str:
     if one.equal_difference is None:
         return f"{said}; {one.equal} was not measured"
     e = one.equal_difference
-    return (
-        f"{said}; {one.equal} {e.value:+.3f} [{e.low:+.3f}, {e.high:+.3f}], worse by less than {one.margin:g} with "
-        f"p = {one.equal_p:.2g}"
-    )
+    beside = f"{said}; {one.equal} {e.value:+.3f} [{e.low:+.3f}, {e.high:+.3f}]"
+    if math.isnan(one.equal_p):
+        return f"{beside}, which has no spread to judge by"
+    return f"{beside}, worse by less than {one.margin:g} with p = {one.equal_p:.2g}"
 
 
 def _figure(value: float, scale: str) -> str:

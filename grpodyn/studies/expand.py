@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from grpodyn import rewards, tasks
 from grpodyn.config import overrides, yaml_text
 from grpodyn.config import run as run_config
 from grpodyn.config.batching import batch_plan
 from grpodyn.config.run import RunConfig
-from grpodyn.errors import ConfigError
+from grpodyn.errors import ConfigError, UnknownNameError
 from grpodyn.studies.study import SweepStudy
+from grpodyn.tasks.source import Source
 from grpodyn.trace import strict_json
 
 _FOREIGN = re.compile(r"[^\w.+=,-]+")
@@ -62,11 +64,28 @@ def planned_runs(study: SweepStudy, beside: Path, settings: Sequence[str] = ()) 
 def _planned(arm: str, seed: int, config: RunConfig) -> PlannedRun:
     try:
         batch_plan(config.grpo)
-    except ConfigError as error:
+        _check_names(config)
+    except (ConfigError, UnknownNameError) as error:
         raise ConfigError(f"the arm {arm}: {error}") from error
     if config.seed != seed:
         raise ConfigError(f"--set seed={config.seed} would make all seeds of an arm one run; use --seeds N")
     return PlannedRun(f"{_FOREIGN.sub('-', arm)[:_LONGEST]}-s{seed}", arm, seed, config)
+
+
+def _check_names(config: RunConfig) -> None:
+    """Check the rewards and tasks of a config, and their options, as far as no data and no torch is needed.
+
+    Raises:
+        ConfigError, UnknownNameError: one is unknown, or its options are wrong.
+    """
+    for one in config.rewards:
+        if ":" not in one.name:  # what a user's own module imports is nothing for a list of runs
+            rewards.reward(one.name, one.options)
+    stages = [] if config.curriculum is None else config.curriculum.stages
+    for task in (config.task, *(stage.task for stage in stages)):
+        if task.name is not None:
+            source = None if task.dataset is None else Source(task.dataset, task.subset, task.revision)
+            tasks.task(task.name, task.options, source)
 
 
 def _check_that_arms_differ(configs: dict[str, RunConfig]) -> None:

@@ -82,7 +82,8 @@ class ContrastResult:
     margin: float
     n: int
     outcome: str
-    """`shown`, `not shown`, `shown, at a loss` (not at equal skill), or `not decided` (too few seeds)."""
+    """`shown`, `not shown`, `shown, at a loss` (not at equal skill), or `not decided` (too few seeds, or
+    `equal` was not measured)."""
 
 
 @dataclass(frozen=True)

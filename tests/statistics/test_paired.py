@@ -61,6 +61,9 @@ def test_mcnemar_is_the_sign_test_of_the_changed(pairs):
 def test_without_spread_there_is_no_p():
     assert math.isnan(paired_test([1.0, 1.0], [0.5, 0.5]).p)
     assert math.isnan(paired_test([1.0], [0.5]).p)
+    # 0.1 + 0.2 is not 0.3: the differences are equal but for rounding.
+    assert math.isnan(paired_test([0.1 + 0.2, 0.3, 0.3], [0.0, 0.0, 0.0]).p)
+    assert math.isnan(non_inferiority([0.9, 0.8, 0.7], [0.9, 0.8, 0.7], 0.05).p)
     assert math.isnan(paired_test([1.0, 1.0], [1.0, 1.0], method="sign-flip").p)
 
 

@@ -13,9 +13,11 @@ import pytest
 
 from grpodyn.cli.lookup import find_runs
 from grpodyn.errors import ConfigError, DirectoryInUseError, NotARunError, SchemaError, UsageError
+from grpodyn.studies.conclude import _contrasts, _sentence
 from grpodyn.studies.expand import planned_runs
 from grpodyn.studies.index import INDEX, read_index
 from grpodyn.studies.runner import carry_out
+from grpodyn.studies.study import Contrast, SweepStudy
 from grpodyn.trace.lock import WriterLock
 from tests.studies.conftest import FakePool, Watcher, write_run
 
@@ -89,6 +91,25 @@ def test_a_claim_is_judged_over_seeds_and_at_equal_skill(go, two_arms):
     assert at_equal.equal_difference.value == pytest.approx(-0.2, abs=0.03)
     assert "×" in result.reading[0]
     assert math.isclose(result.differences[0].difference.value, at_equal.equal_difference.value)
+
+
+@pytest.mark.parametrize(
+    ("equal", "words"), [("heldout/acuracy", "was not measured"), ("train/kl", "has no spread to judge by")]
+)
+def test_what_must_be_equal_and_is_not_known_is_no_loss(equal, words):
+    study = SweepStudy(
+        name="s",
+        config="c",
+        arms={"a": {}, "b": {"x": 1}},
+        contrasts=[Contrast(a="a", b="b", metric="gain", better="higher", equal=equal)],
+    )
+    values = {
+        "a": {seed: {"gain": 0.5 + seed / 100, "train/kl": 1.0} for seed in (1, 2, 3)},
+        "b": {seed: {"gain": 0.1, "train/kl": 1.0} for seed in (1, 2, 3)},
+    }
+    (found,) = _contrasts(study, values)
+    assert found.outcome == "not decided"
+    assert words in _sentence(found)
 
 
 def test_what_is_done_is_not_trained_again_and_what_was_not_goes_on(go, tmp_path):

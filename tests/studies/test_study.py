@@ -62,6 +62,10 @@ def test_what_makes_no_sense_is_refused(write, section, message):
     [
         ({"a": {"grpo.num_generations": 3}}, "the arm a: grpo.num_generations is 3"),
         ({"a": {"modle": "embedded"}}, "the arm a of .*did you mean 'model'"),
+        ({"a": {"rewards": ["exact_mach"]}}, "the arm a: unknown reward 'exact_mach'; did you mean 'exact_match'"),
+        ({"a": {"rewards": [{"name": "length"}]}}, "the arm a: the reward length needs the option longest"),
+        ({"a": {"task": "arithmetic_formt"}}, "the arm a: unknown task 'arithmetic_formt'"),
+        ({"a": {"task": {"name": "gsm8k", "options": {"anwser": "x"}}}}, "the arm a: .*did you mean 'answer'"),
         ({"a": {}, "b": {"grpo.max_steps": 4}}, "one and the same config"),
         ({"a/b": {}, "a b": {"grpo.beta": 0.1}}, "name the arms apart"),
         ({"a": {"model.path.x": 1}}, "the arm a: model.path is 'embedded', which has no keys"),
