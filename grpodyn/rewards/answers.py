@@ -23,7 +23,7 @@ _HASHES = re.compile(r"^[ \t]*####[ \t]*(.+)$", re.MULTILINE)
 _WORDS = re.compile(
     r"(?:\bfinal[ ]answer\b|\bthe[ ](?:correct[ ]|right[ ]|best[ ])?answer\b|^[ \t*_#]*answer\b)"
     r"(?:[ \t*_]*(?:is\b|:|=))+[ \t*_:]*"
-    r"(.+?)(?=[*_\"')]*(?:[.!;][*_\"')]*(?:\s|$)|\n|$))",
+    r"(.+?)(?=(?:\\?[*_\"')])*(?:[.!;][*_\"')]*(?:\s|$)|\n|$))",
     re.IGNORECASE | re.MULTILINE,
 )
 

@@ -13,8 +13,11 @@ from grpodyn.rewards.thinking import answer_parts
 
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LETTER = re.compile(
-    r"[*_\"'`(\[{]*(?:option |choice |answer )?[*_\"'`(\[{]*([A-Za-z])[*_\"'`)\]}]*(?:[.:,)]\s*\S.*)?[.:*_]*", re.DOTALL
+    r"[*_\"'`(\[{]*(?:option |choice |answer )?[*_\"'`(\[{]*([A-Za-z])[*_\"'`)\]}]*"
+    r"(?:[.:,)]\s*\S.*|\s+(?:because|since)\b.*)?[.:*_]*",
+    re.DOTALL,
 )
+_LATEX = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\s*\{([^{}]{0,400})\}|\\[()]|\$")
 _SEVERAL = re.compile(r"\W*[A-Za-z]\b(?:\W+(?:(?:and|or)\W+)?[A-Za-z]\b)+\W*")
 _LETTER_AND_TEXT = re.compile(r"[(\[]?([A-Z])[)\].:]\s*(\S.*)", re.DOTALL)
 
@@ -94,6 +97,7 @@ def chosen(text: str, choices: Sequence[str] = ()) -> str:
     same = [LETTERS[place] for place, choice in enumerate(choices) if _folded(choice) == _folded(plain)]
     if len(same) == 1:
         return same[0]
+    plain = _LATEX.sub(lambda found: found[1] or "", plain).strip()
     if _SEVERAL.fullmatch(plain) and not any(len(_folded(choice)) == 1 for choice in choices):
         return ""
     both = _LETTER_AND_TEXT.fullmatch(plain)

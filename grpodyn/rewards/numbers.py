@@ -41,6 +41,7 @@ _LATEX: Final = (
     (re.compile(r"\\[,;:! ]"), " "),
     (re.compile(r"\\(?:text|mathrm|textbf|mathbf|operatorname)\s*\{([^{}]{0,400})\}"), r" \1 "),
     (re.compile(r"\\([%$€£])"), r"\1"),
+    (re.compile(r"\\[()\[\]]"), " "),  # inline and displayed mathematics
     (re.compile(r"\\(?:left|right|displaystyle)\b"), ""),
     (
         re.compile(r"(?<=\d)\s{0,4}(?:\\times|\\cdot|×|·|\*)\s{0,4}10\s{0,4}(?:\^|\*\*)\s{0,4}\{?\s{0,4}([-+]?\d+)\}?"),

@@ -49,6 +49,14 @@ def test_several_letters_are_no_choice(said):
     ) == [0.0]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [r"\boxed{\text{C}}", r"$\boxed{\text{(C)}}$", r"The answer is \(C\).", "The answer is C because A is wrong."],
+)
+def test_a_letter_may_be_written_in_latex_and_have_a_reason(said):
+    assert reward("multiple_choice")([""], [said], answer=["C"], choices=[["a stone", "a leaf", "a tree"]]) == [1.0]
+
+
 def test_a_letter_with_its_text_is_a_choice():
     said = ["A. B", "A, because B is too small.", "A) stone", "A: a cat or a dog"]
     choices = [["B", "C"], ["big", "small"], ["stone", "leaf"], ["a cat or a dog", "b"]]
