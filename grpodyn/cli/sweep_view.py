@@ -17,13 +17,13 @@ from rich.table import Table
 from grpodyn.cli.live_table import LiveTable, with_running
 from grpodyn.cli.text import figure, literal
 from grpodyn.evaluation.records import ACCURACY, GREEDY
+from grpodyn.studies.measures import RATIO
 
 if TYPE_CHECKING:
     from grpodyn.statistics import Interval
     from grpodyn.studies.index import Entry, Index
     from grpodyn.studies.results import ArmResult, Difference, SweepResult
 
-_RATIO = "perplexity_ratio/"
 _FIRST = (ACCURACY, GREEDY)
 _MOST_COLUMNS = 3
 
@@ -121,8 +121,8 @@ def _shown(arms: Sequence[ArmResult]) -> list[str]:
     """Return the metrics that fit a table: accuracy, what became of texts, and then whatever there is."""
     known = list(dict.fromkeys(metric for arm in arms for metric in arm.values))
     first = [metric for metric in _FIRST if metric in known]
-    ratios = [metric for metric in known if metric.startswith(_RATIO) and "@" not in metric]
-    at_level = [metric for metric in known if metric.startswith(_RATIO) and "@" in metric]
+    ratios = [metric for metric in known if metric.startswith(RATIO) and "@" not in metric]
+    at_level = [metric for metric in known if metric.startswith(RATIO) and "@" in metric]
     others = [metric for metric in ("train/reward", "train/completions/mean_length") if metric in known]
     return list(dict.fromkeys([*first[:1], *ratios, *at_level, *first[1:], *others]))[:_MOST_COLUMNS]
 

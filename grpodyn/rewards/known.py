@@ -6,6 +6,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal
 
 from grpodyn.rewards.code import code_complexity, code_syntax, code_tests, code_tests_fraction
@@ -17,7 +18,9 @@ from grpodyn.rewards.multiple_choice import gold_letter, multiple_choice, valid_
 from grpodyn.rewards.numeric_match import gold_number, numeric, numeric_match
 from grpodyn.rewards.pattern import pattern
 from grpodyn.rewards.reasoning_gym import reasoning_gym
+from grpodyn.rewards.referee import check_installed
 from grpodyn.rewards.xml import xml_format, xml_tag, xml_tags
+from grpodyn.sandbox import find_walls
 
 RewardFunction = Callable[..., list[float]]
 """`(prompts, completions, **columns_of_the_dataset) -> one float a completion`, as TRL calls it."""
@@ -40,6 +43,8 @@ class Known:
     """Columns of which the data must have one, beside those in the signature."""
     readable: Callable[[Any], object] | None = None
     """Raises a ConfigError for an `answer` that the reward cannot read."""
+    ready: Callable[[], object] | None = None
+    """Raises a ConfigError where this machine lacks what the reward needs."""
 
     @property
     def options(self) -> Mapping[str, inspect.Parameter]:
@@ -64,13 +69,13 @@ class Known:
 _ALL: Final = (
     Known(exact_match, "task", readable=gold_text),
     Known(numeric_match, "task", readable=gold_number),
-    Known(math_match, "task"),
+    Known(math_match, "task", ready=partial(check_installed, "math")),
     Known(multiple_choice, "task", readable=gold_letter),
-    Known(reasoning_gym, "task"),
-    Known(code_tests, "task", one_of=("tests", "cases")),
-    Known(code_tests_fraction, "task", one_of=("tests", "cases")),
-    Known(code_syntax, "shape"),
-    Known(code_complexity, "shape"),
+    Known(reasoning_gym, "task", ready=partial(check_installed, "reasoning_gym")),
+    Known(code_tests, "task", one_of=("tests", "cases"), ready=find_walls),
+    Known(code_tests_fraction, "task", one_of=("tests", "cases"), ready=find_walls),
+    Known(code_syntax, "shape", ready=find_walls),
+    Known(code_complexity, "shape", ready=find_walls),
     Known(numeric, "shape"),
     Known(valid_choice, "shape"),
     Known(xml_format, "shape"),

@@ -8,6 +8,7 @@ judgement that is not done in time is none, and the answer is wrong.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import queue
@@ -134,6 +135,17 @@ class _Worker:
             self._rest += part
         line, _, self._rest = self._rest.partition(b"\n")
         return line
+
+
+def check_installed(kind: Kind) -> None:
+    """Check that the library that judges can be imported.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    module = {"math": "math_verify", "reasoning_gym": "reasoning_gym"}[kind]
+    if importlib.util.find_spec(module) is None:
+        raise ConfigError(f"answers cannot be judged without {module}: pip install 'grpodyn[tasks]'")
 
 
 @cache

@@ -68,8 +68,8 @@ def find_walls(allow_missing: bool = False) -> Walls:
     reasons = "; ".join(f"{kind}: {why}" for kind, why in tried.items())
     raise ConfigError(
         f"model-written code is not run: no walls can be built here ({reasons}). Install bubblewrap from the "
-        "distribution, allow unprivileged user namespaces, or take it on with `sandbox.allow_missing_walls: true`: "
-        + "; ".join(MISSING[Kind.LIMITS_ONLY])
+        "distribution, or allow unprivileged user namespaces. A reward of your own may do without, by "
+        "SandboxPool(allow_missing_walls=True); then " + "; ".join(MISSING[Kind.LIMITS_ONLY])
     )
 
 

@@ -45,7 +45,7 @@ class ReasoningGym(RowsTask):
         return (
             {
                 "prompt": str(puzzle["question"]),
-                "answer": str(puzzle["answer"] or ""),
+                "answer": "" if puzzle["answer"] is None else str(puzzle["answer"]),
                 "entry": json.dumps(entry | {"index": index}),
             }
             for index, puzzle in enumerate(made)

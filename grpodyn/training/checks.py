@@ -20,9 +20,18 @@ from grpodyn.training.loading import load_architecture
 def reward_functions(config: RunConfig, context: RewardContext | None = None) -> list[RewardFunction]:
     """Return the rewards of a run with their options.
 
+    Args:
+        config: of the run.
+        context: what the run knows, where it is about to train; None to look at the config alone, on any machine.
+
     Raises:
-        ConfigError, UnknownNameError: there is no such reward, or its options are wrong.
+        ConfigError, UnknownNameError: there is no such reward, its options are wrong, or this machine lacks what it
+            needs to train.
     """
+    for reward in config.rewards if context is not None else ():
+        known = KNOWN.get(reward.name)
+        if known is not None and known.ready is not None:
+            known.ready()
     return [rewards.reward(reward.name, reward.options, context, reward.label) for reward in config.rewards]
 
 

@@ -67,7 +67,7 @@ def sft_examples(task: TaskConfig) -> Dataset:
     if "answer" not in prompts.column_names:
         raise ConfigError("sft learns the right answers, and there are none: set task.answer to their column")
     wrong = next((value for value in prompts["answer"] if not isinstance(value, str) or not value), None)
-    if wrong is not None or not len(prompts):
+    if wrong is not None:
         raise ConfigError(f"sft learns answers that are text, found {wrong!r} in the column of task.answer")
     talks = not isinstance(prompts[0]["prompt"], str)
 

@@ -10,8 +10,10 @@ import pytest
 from grpodyn.config.run import from_dict
 from grpodyn.embedded.tokenizer import build_tokenizer
 from grpodyn.errors import ConfigError
+from grpodyn.rewards import RewardContext
+from grpodyn.sandbox import walls
 from grpodyn.training import build, loading
-from grpodyn.training.checks import fitting
+from grpodyn.training.checks import fitting, reward_functions
 from grpodyn.training.data import train_prompts
 from grpodyn.training.plan import plan_run
 
@@ -26,6 +28,17 @@ def config(folder, rows: list[dict[str, Any]], **changes: Any) -> Any:
         "grpo", {}
     )
     return from_dict({"model": "embedded", "task": task, "grpo": grpo} | changes, "test")
+
+
+def test_a_machine_that_cannot_judge_is_refused_before_training_but_not_for_a_look(tmp_path, monkeypatch) -> None:
+    code = config(tmp_path, ROWS, rewards=["code_syntax"])
+    monkeypatch.setattr(walls, "_tried", lambda: dict.fromkeys((walls.Kind.BUBBLEWRAP, walls.Kind.NAMESPACES), "no"))
+    with pytest.raises(ConfigError, match=r"no walls can be built here.*Install bubblewrap"):
+        reward_functions(code, RewardContext())
+    assert len(reward_functions(code)) == 1
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"without math_verify: pip install 'grpodyn\[tasks\]'"):
+        reward_functions(config(tmp_path, ROWS, rewards=["math_match"]), RewardContext())
 
 
 @pytest.mark.parametrize(
