@@ -273,24 +273,3 @@ def test_a_resumed_script_goes_on_with_its_run(script, run, tmp_path: Path) -> N
     recorded = open_run(tmp_path / "a")
     assert recorded.tensors.step.values.tolist() == [1, 2, 3, 4]
     assert recorded.tensors.segment.values.tolist() == [0, 0, 1, 1]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("example", ["own_loop.py", "trl_one_line.py"])
-def test_examples_record(run, tmp_path: Path, example: str) -> None:
-    ended = run(str(ROOT / "examples" / example), "runs/example", module=None)
-    assert ended.returncode == 0, ended.stderr
-    recorded = open_run(tmp_path / "runs" / "example")
-    assert recorded.status == "finished"
-    assert recorded.manifest.recorder["faults"] == {}
-    assert recorded.last_step == (50 if example == "own_loop.py" else 5)
-
-
-@pytest.mark.slow
-def test_the_example_of_an_unchanged_script_records(run, tmp_path: Path) -> None:
-    words = ["record", "--run-dir", "runs/plain", "--", str(ROOT / "examples" / "plain_trainer.py"), "--steps", "6"]
-    ended = run(*words)
-    assert ended.returncode == 0, ended.stderr
-    recorded = open_run(tmp_path / "runs" / "plain")
-    assert recorded.status == "finished"
-    assert recorded.last_step == 6
