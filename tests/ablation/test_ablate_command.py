@@ -16,7 +16,8 @@ from grpodyn.ablation.pilot import pilot
 from grpodyn.ablation.results import load
 from grpodyn.cli.app import build
 from grpodyn.config import run as run_config
-from grpodyn.errors import UsageError
+from grpodyn.errors import DirectoryInUseError, UsageError
+from grpodyn.trace.lock import living_writer
 from grpodyn.training.display import LineDisplay
 from tests.schema import must_fit
 
@@ -80,6 +81,7 @@ def test_killed_at_any_moment_it_goes_on(study, tmp_path):
     # Both measurements of the base, and one training; others are under way.
     while len(read(out / "results.jsonl")) < 3 and running.poll() is None:
         time.sleep(0.1)
+    assert living_writer(out)["pid"] == running.pid
     running.send_signal(signal.SIGKILL)
     running.communicate()
     kept = {record.key: record for record in read(out / "results.jsonl")}
@@ -132,20 +134,29 @@ def test_a_run_is_put_to_the_test_and_its_advice_rises_to_rung_3(study, tmp_path
     assert invoke("status", run).exit_code == 0
 
 
+HOLDER = """
+import sys
+from pathlib import Path
+from grpodyn.trace.lock import WriterLock
+lock = WriterLock.acquire(Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
 @pytest.mark.slow
 def test_another_ablation_of_the_same_folder_is_refused(study, tmp_path):
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "grpodyn", "ablate", str(study), "-o", str(out)]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    try:
-        while not (out / "writer.lock").exists() and running.poll() is None:
-            time.sleep(0.1)
-        second = subprocess.run(command, capture_output=True, text=True, check=False)
-    finally:
-        running.kill()
-        running.communicate()
-    assert second.returncode == 2
-    assert f"is being written by process {running.pid}" in second.stderr
+    out.mkdir()
+    command = [sys.executable, "-c", HOLDER, str(out)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(DirectoryInUseError, match=f"is being written by process {other.pid}") as refused:
+            invoke("ablate", study, "-o", out)
+        other.communicate()
+    assert refused.value.exit_code == 2
+    assert not (out / "results.jsonl").exists()
 
 
 @pytest.mark.slow
