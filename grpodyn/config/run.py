@@ -202,6 +202,18 @@ class RunConfig(StrictModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _what_is_measured_is_not_learned_before(self) -> Self:
+        learned = None if self.sft is None else self.sft.task
+        if learned is None or self.evaluate is None or learned.split != self.evaluate.split:
+            return self
+        source = ("name", "options", "dataset", "subset", "revision")
+        if all(getattr(learned, key) == getattr(self.task, key) for key in source):
+            raise ValueError(
+                f"sft.task.split is {learned.split!r}, on which evaluate.split measures; name another in one of them"
+            )
+        return self
+
     def with_lora(self, lora: dict[str, Any]) -> Self:
         """Return this config with another adapter to train."""
         return self.model_copy(update={"lora": lora})

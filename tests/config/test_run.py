@@ -57,6 +57,10 @@ def test_the_short_forms_mean_the_long_ones() -> None:
         ({"task": {"name": "a", "dataset": "b"}}, ["give one of them", "'a'", "'b'"]),
         ({"task": {"name": "gsm8k", "prompt": "q"}}, ["prompt belong to a `dataset` alone", "'gsm8k'"]),
         ({"task": {"name": "arithmetic_format", "subset": "x"}}, ["subset belong to a `dataset`", "reads none"]),
+        (
+            {"task": "two_digit", "sft": {"task": {"name": "two_digit", "split": "report"}}},
+            ["sft.task.split is 'report', on which evaluate.split measures"],
+        ),
         ({"task": {"name": "gsm8k", "subset": "socratic"}}, ["name `dataset` too (the task's own is openai/gsm8k)"]),
         ({"task": {"dataset": "b", "options": {"x": 1}}}, ["options belong to a named task"]),
         ({"task": {"dataset": "b", "template": "Add: "}}, ["template is 'Add: '", "{prompt}"]),
