@@ -38,7 +38,8 @@ docs: $(INSTALLED)
 
 # Every core has its own tests, of which none needs more: processes that each use all cores wait for one another.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-ALL_CORES  := --numprocesses logical --dist loadgroup
+# In the order of the folders: small doctests come last, so that no core waits for a long file on another.
+ALL_CORES  := --numprocesses logical --dist loadgroup --no-loadscope-reorder
 
 test: check $(INSTALLED)
 	$(ONE_THREAD) $(BIN)/python -m pytest $(ALL_CORES)
