@@ -64,6 +64,10 @@ def test_what_tests_usually_do_works_through_the_pipe(kind, code, test):
         ("def f(x):\n    return 1\ndef sorted(x):\n    return 1\n", "assert sorted(f([2])) == sorted([1, 2])"),
         ("def f(x):\n    return 1\ndef isinstance(x, y):\n    return True\n", "assert isinstance(f(2), list)"),
         ("def len(x):\n    return 2\n", "y = f(2)\nassert len(y) == 2"),
+        (
+            "class math:\n    isclose = staticmethod(lambda *a: True)\ndef f(x):\n    return 0\n",
+            "assert math.isclose(f(2), 3.14)",
+        ),
     ],
 )
 def test_what_a_test_compares_with_is_python_s_own(kind, code, test):
@@ -75,6 +79,8 @@ def test_a_program_may_be_called_as_a_builtin_is(kind):
     check = "def check(candidate):\n    assert candidate(10, 15) == 6\n"
     assert run(kind, code, "assert sum(10, 15) == 6").all_passed
     assert run(kind, code, "check(sum)", setup=check).all_passed
+    assert run(kind, "def re(x):\n    return x\n", "assert re(2) == 2").all_passed
+    assert run(kind, "import math\ndef f():\n    return 3.0\n", "assert math.isclose(f(), 3)").all_passed
 
 
 def test_no_test_takes_its_builtins_from_a_program():

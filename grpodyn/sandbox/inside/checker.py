@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import importlib
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator
@@ -11,6 +12,9 @@ from typing import Any
 
 from grpodyn.sandbox.inside.confine import confine
 from grpodyn.sandbox.inside.wire import Lost, decode, encode, receive, send
+
+COMPARING = ("cmath", "collections", "itertools", "math", "re", "statistics")
+"""Modules that tests compare with, and often leave it to the program to import."""
 
 
 class Remote:
@@ -72,6 +76,16 @@ def lent(names: Collection[str], setup: str, test: str) -> list[str]:
     builtin = {name for name in asked if hasattr(builtins, name)}
     own = builtin if free <= builtin else set()
     return [name for name in names if not name.startswith("__") and (name in own or not hasattr(builtins, name))]
+
+
+def meant_modules(names: Collection[str], test: str) -> list[str]:
+    """Return the modules that a test takes from a program and may as well have from Python, as in `math.isclose`."""
+    try:
+        nodes = list(ast.walk(ast.parse(test)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    used = {node.value.id for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)}
+    return [name for name in COMPARING if name in names and name in used]
 
 
 def _names_in(source: str) -> tuple[set[str], set[str]]:
@@ -139,6 +153,8 @@ class Checker:
         space: dict[str, Any] = {"__name__": "tests", "__builtins__": builtins}
         for name in lent(self.names, setup, test):
             space[name] = decode(self.names[name], self.remote)
+        for name in meant_modules(self.names, test):
+            space[name] = importlib.import_module(name)
         try:
             exec(compile(setup, "<setup>", "exec", dont_inherit=True), space)
             exec(compile(test, "<test>", "exec", dont_inherit=True), space)
