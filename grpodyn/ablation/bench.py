@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import gc
 import importlib.metadata
+import json
 import math
 import resource
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +59,14 @@ def setup_of(config: RunConfig, measurement: Measure) -> dict[str, Any]:
     splits = {
         config.task.split: _hash(prompts["prompt"], prompts["answer"] if "answer" in prompts.column_names else [])
     }
-    seen = dict.fromkeys((str(prompt) for prompt in prompts["prompt"]), config.task.split)
+    tokenizer = cache(lambda: loading.load_tokenizer(config.model))
+    # Conversations are compared as the model reads them.
+    trained_on = data.as_judged(prompts, tokenizer()).prompts if config.task.chat else map(str, prompts["prompt"])
+    seen = dict.fromkeys(trained_on, config.task.split)
     for split in (measurement.tuning_split, measurement.split):
-        examples = data.held_out(config.task, split, measurement.prompts)
-        splits[split] = _hash(examples.prompts, examples.answers)
+        examples = data.measured_on(config, split, measurement.prompts, tokenizer)
+        beside = [json.dumps(values, default=str) for values in examples.columns.values()]
+        splits[split] = _hash(examples.prompts, [*examples.answers, *beside])
         shared = seen.keys() & set(examples.prompts)
         if shared:
             raise ConfigError(
@@ -110,7 +116,7 @@ class Bench:
             self.base.to(grpo_arguments(self.config, Path(tempfile.gettempdir())).device)
             self.prompts = data.train_prompts(self.config.task)
             self._splits = {
-                split: data.held_out(self.config.task, split, self._measure.prompts)
+                split: data.measured_on(self.config, split, self._measure.prompts, lambda: self.tokenizer)
                 for split in (self._measure.tuning_split, self._measure.split)
             }
         self._curve_examples = self._splits[self._measure.tuning_split].head(self._measure.curve_prompts)
@@ -216,6 +222,9 @@ class Bench:
 
     def _beside_base(self, model: Any, measured: Measured, examples: Examples) -> tuple[float, float]:
         """Return the drift from the base, and the gain over the base made as sure as the model."""
+        if examples.templated:
+            # Drift takes prompts as text and would write the template's special tokens a second time.
+            return math.nan, math.nan
         prompts = examples.head(_DRIFT_PROMPTS).prompts
         tokens = self._completion_length()
         if self._completions is None:

@@ -148,7 +148,7 @@ class _Origin:
             model = loading.load_model(self._config.model)
             tokenizer = loading.load_tokenizer(self._config.model)
             split = self._target.study.measure.tuning_split
-            examples = data.held_out(self._config.task, split, _INPUT_EXAMPLES)
+            examples = data.measured_on(self._config, split, _INPUT_EXAMPLES, lambda: tokenizer)
             return model, activations.batches(tokenizer, examples, model.device)
 
         def eva(rank: int) -> Mapping[str, int]:

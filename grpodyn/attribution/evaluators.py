@@ -68,6 +68,7 @@ class Scored:
         completions: Sequence[str],
         answers: Sequence[str],
         completion_ids: Sequence[Sequence[int]] | None = None,
+        columns: Mapping[str, Sequence[Any]] | None = None,
     ) -> NDArray[np.float64]:
         """Return the weighted sum of all rewards of each completion.
 
@@ -76,22 +77,29 @@ class Scored:
             completions: their text.
             answers: right answers, one a completion.
             completion_ids: tokens of each completion, its end token last if it has one.
+            columns: what else the rewards read, one a completion; with `prompt`, conversations in place of `prompts`.
 
         Raises:
             ConfigError: a reward function returns something else than one number a completion.
         """
         total = np.zeros(len(prompts))
-        tokens = {} if completion_ids is None else {"completion_ids": [list(ids) for ids in completion_ids]}
+        given: dict[str, Any] = {"prompts": list(prompts), "completions": list(completions), "answer": list(answers)}
+        given |= {name: list(values) for name, values in (columns or {}).items()}
+        if "prompt" in given:
+            given["prompts"] = given.pop("prompt")
+            given["completions"] = [[{"role": "assistant", "content": text}] for text in completions]
+        if completion_ids is not None:
+            given["completion_ids"] = [list(ids) for ids in completion_ids]
         for function, weight in self.functions:
             try:
-                given = function(prompts=list(prompts), completions=list(completions), answer=list(answers), **tokens)
+                found = function(**given)
             except TypeError as error:
                 raise ConfigError(
                     f"the reward {getattr(function, '__name__', function)!r} cannot be called on held-out prompts with "
-                    f"prompts, completions, their tokens and answer alone: {error}"
+                    f"{', '.join(given)} alone: {error}"
                 ) from error
             # TRL takes None for a reward that does not apply.
-            values = np.array([0.0 if value is None else float(value) for value in given])
+            values = np.array([0.0 if value is None else float(value) for value in found])
             if values.shape != total.shape:
                 raise ConfigError(
                     f"the reward {getattr(function, '__name__', function)!r} returned {values.size} numbers for "
@@ -99,6 +107,13 @@ class Scored:
                 )
             total += weight * values
         return total
+
+    def of_prompts(
+        self, examples: Examples, completions: Sequence[str], ids: Sequence[Sequence[int]], samples: int
+    ) -> NDArray[np.float64]:
+        """Return the mean reward of each prompt over its samples, which lie side by side."""
+        asked = examples.repeated(samples)
+        return per_prompt(self.rewards(asked.prompts, completions, asked.answers, ids, asked.columns), samples)
 
 
 def per_prompt(rewards: NDArray[np.float64], samples: int) -> NDArray[np.float64]:
@@ -182,12 +197,11 @@ class SampledRewards(TransformersModel):
         with torch.random.fork_rng(devices=devices), torch.no_grad():
             torch.manual_seed(self._seed)
             for start in range(0, len(examples), self._batch_size):
-                texts, tokens = self._generate(examples.prompts[start : start + self._batch_size])
+                part = examples.prompts[start : start + self._batch_size]
+                texts, tokens = self._generate(part, special_tokens=not examples.templated)
                 completions += texts
                 ids += tokens
-        prompts = [p for p in examples.prompts for _ in range(self._samples)]
-        answers = [a for a in examples.answers for _ in range(self._samples)]
-        return Outcomes(per_prompt(self._scored.rewards(prompts, completions, answers, ids), self._samples))
+        return Outcomes(self._scored.of_prompts(examples, completions, ids, self._samples))
 
     def tokens(self, examples: Examples) -> int:
         """Return the tokens of prompts and of completions at full length."""
@@ -195,8 +209,10 @@ class SampledRewards(TransformersModel):
             len(examples) * self._samples * self._length
         )
 
-    def _generate(self, prompts: Sequence[str]) -> tuple[list[str], list[list[int]]]:
-        inputs = self._tokenizer(list(prompts), return_tensors="pt", padding=True, padding_side="left")
+    def _generate(self, prompts: Sequence[str], special_tokens: bool = True) -> tuple[list[str], list[list[int]]]:
+        inputs = self._tokenizer(
+            list(prompts), return_tensors="pt", padding=True, padding_side="left", add_special_tokens=special_tokens
+        )
         inputs = inputs.to(self.model.device)
         was_training = self.model.training
         self.model.eval()

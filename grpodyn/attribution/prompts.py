@@ -32,9 +32,24 @@ class HeldOutPrompts:
 
 
 def digest(examples: Examples) -> str:
-    """Return a SHA-256 of prompts and answers."""
-    lines = (json.dumps([p, a]) for p, a in zip(examples.prompts, examples.answers, strict=True))
+    """Return a SHA-256 of prompts, answers and what else they are judged by."""
+    rows = zip(examples.prompts, examples.answers, *examples.columns.values(), strict=True)
+    lines = (json.dumps(row, default=str) for row in rows)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def check_split(split: str) -> None:
+    """Check that parts may be chosen on a split of a task of this package.
+
+    Raises:
+        UsageError: it is one that must stay unseen.
+    """
+    if split in ("train", CONFIRM, "report"):
+        raise UsageError(
+            f"--split {split}: parts are chosen on `choose`; `train` was trained on, `confirm` checks what was "
+            "chosen, and "
+            "`report` is kept for the comparison of trained adapters"
+        )
 
 
 def of_task(task: Task, split: str, count: int) -> HeldOutPrompts:
@@ -48,12 +63,7 @@ def of_task(task: Task, split: str, count: int) -> HeldOutPrompts:
     Raises:
         UsageError: the split is one that must stay unseen.
     """
-    if split in ("train", CONFIRM, "report"):
-        raise UsageError(
-            f"--split {split}: parts are chosen on `choose`; `train` was trained on, `confirm` checks what was "
-            "chosen, and "
-            "`report` is kept for the comparison of trained adapters"
-        )
+    check_split(split)
     found = HeldOutPrompts(
         _distinct(task.split(split)).head(count), _distinct(task.split(CONFIRM)).head(count), f"task {task.name}"
     )
@@ -76,7 +86,7 @@ def divided(examples: Examples, count: int, source: str, seen: Mapping[str, Sequ
     """
     distinct = _distinct(examples)
     side = [hashlib.sha256(prompt.encode()).digest()[0] % 2 for prompt in distinct.prompts]
-    halves = [_picked(distinct, [i for i, s in enumerate(side) if s == which]).head(count) for which in (0, 1)]
+    halves = [distinct.picked([i for i, s in enumerate(side) if s == which]).head(count) for which in (0, 1)]
     if min(len(half) for half in halves) < 2:
         raise UsageError(
             f"{source} holds {len(distinct)} different prompts, too few to choose on some and confirm on others"
@@ -133,8 +143,4 @@ def check_apart(sets: Mapping[str, Iterable[str]]) -> None:
 def _distinct(examples: Examples) -> Examples:
     """Return the examples without repeated prompts: intervals count each prompt once."""
     first = {prompt: i for i, prompt in reversed(list(enumerate(examples.prompts)))}
-    return _picked(examples, sorted(first.values()))
-
-
-def _picked(examples: Examples, indices: Sequence[int]) -> Examples:
-    return Examples(tuple(examples.prompts[i] for i in indices), tuple(examples.answers[i] for i in indices))
+    return examples.picked(sorted(first.values()))

@@ -13,7 +13,15 @@ from grpodyn import rewards, tasks
 from grpodyn.attribution import result, subject
 from grpodyn.attribution.evaluators import MIN_SAMPLES, Evaluator, ExactAnswers, SampledRewards, Scored
 from grpodyn.attribution.investigate import Options
-from grpodyn.attribution.prompts import HeldOutPrompts, divided, from_file, of_task
+from grpodyn.attribution.prompts import (
+    CONFIRM,
+    HeldOutPrompts,
+    check_apart,
+    check_split,
+    divided,
+    from_file,
+    of_task,
+)
 from grpodyn.attribution.run import Watcher, attribute
 from grpodyn.attribution.subject import Subject
 from grpodyn.config import run as run_config
@@ -65,8 +73,12 @@ def carry_out(request: Request, folder: Path, watcher: Watcher) -> result.Attrib
 def _carried_out(request: Request, folder: Path, watcher: Watcher) -> result.Attribution:
     manifest = Manifest.read(request.run) if request.run is not None else None
     config = _config(manifest)
-    prompts = _prompts(request, config)
+    judged = config is not None and not (request.task or request.prompts_file) and data.needs_judge(config)
+    # What makes no sense is refused before the model is loaded, where its tokenizer is not needed for that.
+    prompts = None if judged else _prompts(request, config)
     found = _subject(request)
+    if prompts is None:
+        prompts = _judged_prompts(request, config, found.tokenizer)
     texts = [*prompts.choose.prompts, *prompts.choose.answers]
     if Path(found.base.place).is_dir():
         subject.check_tokenizers(Path(found.base.place), Path(found.final.place), texts)
@@ -122,13 +134,32 @@ def _prompts(request: Request, config: RunConfig | None) -> HeldOutPrompts:
     return _of_dataset(request, config.task, trained_on)
 
 
-def _of_dataset(request: Request, task: TaskConfig, trained_on: Sequence[str]) -> HeldOutPrompts:
+def _judged_prompts(request: Request, config: Any, tokenizer: Any) -> HeldOutPrompts:
+    """Return prompts with all that the run's rewards read of them."""
+    task, template = config.task, config.grpo.get("chat_template_kwargs")
+    trained_on = data.as_judged(data.train_prompts(task), tokenizer, template).prompts
+    if data.task_of(task) is None:
+        _check_named(request, task)
+        found = data.judged(task, request.split, 1 << 30, tokenizer, template)
+        return divided(found, request.prompts, f"{task.dataset}, {request.split}", {"train": trained_on})
+    check_split(request.split)
+    chosen, confirming = (
+        data.judged(task, split, request.prompts, tokenizer, template) for split in (request.split, CONFIRM)
+    )
+    check_apart({request.split: chosen.prompts, CONFIRM: confirming.prompts, "train": trained_on})
+    return HeldOutPrompts(chosen, confirming, f"task {task.name or task.dataset}")
+
+
+def _check_named(request: Request, task: TaskConfig) -> None:
     if request.split == "choose":
         raise UsageError(
             f"the dataset {task.dataset!r} has no split `choose`; name a held-out split with --split (it is divided "
-            "by the "
-            "hash of its prompts: half chooses, half confirms), or give --prompts-file"
+            "by the hash of its prompts: half chooses, half confirms), or give --prompts-file"
         )
+
+
+def _of_dataset(request: Request, task: TaskConfig, trained_on: Sequence[str]) -> HeldOutPrompts:
+    _check_named(request, task)
     # All of the split: which half a prompt belongs to is decided by its hash, not by its place.
     examples = data.held_out(task, request.split, 1 << 30)
     return divided(examples, request.prompts, f"{task.dataset}, {request.split}", {"train": trained_on})
@@ -143,6 +174,10 @@ def _trained_on(config: RunConfig | None) -> Sequence[str]:
 def _scored(config: RunConfig | None, found: Subject) -> Scored:
     if config is None:
         return Scored(((rewards.reward(_EXACT), 1.0),))
+    if config.evaluate is not None and config.evaluate.samples is not None:
+        # What the run's own held-out accuracy was judged by, so that a gain here is one there.
+        judge = next(one for one in config.rewards if config.evaluate.judge in (None, one.recorded_as))
+        config = config.model_copy(update={"rewards": [judge.model_copy(update={"weight": 1.0})]})
     return Scored.of_config(config, found.model, found.tokenizer)
 
 
@@ -151,7 +186,8 @@ def _evaluator(request: Request, config: RunConfig | None, scored: Scored, found
     temperature = float(grpo.get("temperature") or 1.0)
     length = request.max_tokens or int(grpo.get("max_completion_length") or 256)
     only_exact = config is None or [reward.name for reward in config.rewards] == [_EXACT]
-    samples = request.samples if request.samples is not None else MIN_SAMPLES
+    own = config.evaluate.samples if config is not None and config.evaluate is not None else None
+    samples = request.samples if request.samples is not None else max(MIN_SAMPLES, own or 0)
     if request.backend == "vllm":
         from grpodyn.attribution.vllm_engine import VllmSamples, engine  # noqa: PLC0415  # optional
 

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from grpodyn.attribution.asking import Outcomes
-from grpodyn.attribution.evaluators import MIN_SAMPLES, Scored, check_samples, per_prompt
+from grpodyn.attribution.evaluators import MIN_SAMPLES, Scored, check_samples
 from grpodyn.errors import UsageError
 from grpodyn.tasks import Examples
 
@@ -85,12 +85,15 @@ class VllmSamples:
 
     def outcomes(self, examples: Examples) -> Outcomes:
         """Return the mean reward of each prompt."""
-        outputs = self._llm.generate(list(examples.prompts), self._parameters, use_tqdm=False)
+        asked: list[Any] = list(examples.prompts)
+        if examples.templated:
+            # The template has written the special tokens; the engine would write them again.
+            encoded = self._tokenizer(asked, add_special_tokens=False)["input_ids"]
+            asked = [{"prompt_token_ids": ids} for ids in encoded]
+        outputs = self._llm.generate(asked, self._parameters, use_tqdm=False)
         completions = [completion.text for output in outputs for completion in output.outputs]
         ids = [list(completion.token_ids) for output in outputs for completion in output.outputs]
-        prompts = [p for p in examples.prompts for _ in range(self._samples)]
-        answers = [a for a in examples.answers for _ in range(self._samples)]
-        return Outcomes(per_prompt(self._scored.rewards(prompts, completions, answers, ids), self._samples))
+        return Outcomes(self._scored.of_prompts(examples, completions, ids, self._samples))
 
     def tokens(self, examples: Examples) -> int:
         """Return the tokens of prompts and of completions at full length."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, get_args, runtime_checkable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
 
 from grpodyn.errors import UnknownNameError
 
@@ -23,6 +24,14 @@ class Examples:
 
     prompts: tuple[str, ...]
     answers: tuple[str, ...]
+    columns: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, hash=False)
+    """What rewards read beside the answer, such as tests; each as long as the prompts. With a column `prompt`, the
+    prompts are conversations, which stand in it, and `prompts` holds them as the chat template writes them."""
+
+    @property
+    def templated(self) -> bool:
+        """Whether the prompts' text has the special tokens of a chat template in it."""
+        return "prompt" in self.columns
 
     def __post_init__(self) -> None:
         if len(self.prompts) != len(self.answers):
@@ -33,7 +42,17 @@ class Examples:
 
     def head(self, n: int) -> Examples:
         """Return the first `n` examples (all of them if there are fewer)."""
-        return Examples(self.prompts[:n], self.answers[:n])
+        return self.picked(range(min(n, len(self))))
+
+    def picked(self, places: Iterable[int]) -> Examples:
+        """Return some examples, in the order of their places."""
+        chosen = list(places)
+        columns = {name: tuple(values[i] for i in chosen) for name, values in self.columns.items()}
+        return Examples(tuple(self.prompts[i] for i in chosen), tuple(self.answers[i] for i in chosen), columns)
+
+    def repeated(self, times: int) -> Examples:
+        """Return every example so many times, side by side."""
+        return self.picked(i for i in range(len(self)) for _ in range(times))
 
 
 @runtime_checkable

@@ -10,8 +10,13 @@ from jinja2 import TemplateError
 from grpodyn.errors import ConfigError
 
 
-def written(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> str:
+def written(messages: Sequence[Mapping[str, Any]], tokenizer: Any, template: Mapping[str, Any] | None = None) -> str:
     """Return a conversation as the tokenizer's chat template writes it, up to where the answer begins.
+
+    Args:
+        messages: of the conversation.
+        tokenizer: of the model.
+        template: more arguments of the chat template.
 
     Raises:
         ConfigError: there is no chat template, or it refuses the messages.
@@ -22,7 +27,8 @@ def written(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> str:
             "false, or take a model that was trained on conversations"
         )
     try:
-        return str(tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True))
+        more = {"tokenize": False, "add_generation_prompt": True, **(template or {})}
+        return str(tokenizer.apply_chat_template(list(messages), **more))
     except (TemplateError, ValueError) as error:
         roles = ", ".join(str(message.get("role")) for message in messages)
         raise ConfigError(

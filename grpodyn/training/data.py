@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import datasets
 
 from grpodyn import tasks
+from grpodyn.config.run import RunConfig
 from grpodyn.config.task import TaskConfig
 from grpodyn.errors import ConfigError, did_you_mean
+from grpodyn.rewards import KNOWN
 from grpodyn.tasks import Examples, Task
 from grpodyn.tasks.plain import PlainRows
 from grpodyn.tasks.presented import PLACE, Presented, present
 from grpodyn.tasks.source import Source
+from grpodyn.training.conversations import written
 
 
 def train_prompts(task: TaskConfig) -> datasets.Dataset:
@@ -59,6 +63,67 @@ def held_out(task: TaskConfig, split: str, prompts: int) -> Examples:
             "hash` give more rows"
         )
     return found
+
+
+def judged(
+    task: TaskConfig, split: str, prompts: int, tokenizer: Any, template: Mapping[str, Any] | None = None
+) -> Examples:
+    """Return the first `prompts` examples of another split with all that rewards read, for completions that are judged.
+
+    A right answer as text is not needed, and prompts may be conversations.
+
+    Args:
+        task: what the run trains on.
+        split: another one.
+        prompts: at most so many.
+        tokenizer: its chat template writes conversations.
+        template: more arguments of the chat template, as `grpo.chat_template_kwargs`.
+
+    Raises:
+        ConfigError: the split is the one trained on, is missing, or it is empty.
+        UnknownNameError: the task has no such split.
+    """
+    return as_judged(held_out_rows(task, split, prompts), tokenizer, template)
+
+
+def as_judged(rows: datasets.Dataset, tokenizer: Any, template: Mapping[str, Any] | None = None) -> Examples:
+    """Return rows as examples with all their columns; see `judged`."""
+    columns = {name: tuple(rows[name]) for name in rows.column_names}
+    given = columns.pop("prompt")
+    known = columns.get("answer", ())
+    answers = tuple(one if isinstance(one, str) else "" for one in known) or ("",) * len(given)
+    if all(isinstance(one, str) for one in given):
+        return Examples(given, answers, columns)
+    texts = tuple(written(one, tokenizer, template) for one in given)
+    return Examples(texts, answers, {**columns, "prompt": given})
+
+
+def measured_on(config: RunConfig, split: str, prompts: int, tokenizer: Callable[[], Any]) -> Examples:
+    """Return the first `prompts` examples of another split, with what else they are judged by where a run needs that.
+
+    Args:
+        config: of the run.
+        split: another one than is trained on.
+        prompts: at most so many.
+        tokenizer: returns the model's; called only where completions are judged.
+
+    Raises:
+        ConfigError, UnknownNameError: as `held_out` and `judged`.
+    """
+    if not needs_judge(config):
+        return held_out(config.task, split, prompts)
+    return judged(config.task, split, prompts, tokenizer(), config.grpo.get("chat_template_kwargs"))
+
+
+def needs_judge(config: RunConfig) -> bool:
+    """Return whether a run's held-out completions can only be judged with more than prompts and answers that are text.
+
+    So it is where prompts are conversations, or a reward reads another column than the answer, such as tests.
+    """
+    if config.task.chat or (config.task.dataset is not None and config.task.answer is None):
+        return True
+    known = [KNOWN[reward.name] for reward in config.rewards if reward.name in KNOWN]
+    return any({*one.columns, *one.one_of} - {"answer"} for one in known)
 
 
 def _examples(task: TaskConfig, split: str, prompts: int) -> Examples:
