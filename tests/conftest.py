@@ -6,10 +6,15 @@ import gc
 import signal
 
 import pytest
+from hypothesis import settings
 
 # Trainings on several ranks are started once for many files. Programs in the sandbox are counted over the whole
 # machine, and the kernel limits them by a user that two pools would share.
 TOGETHER = ("tests/distributed/", "tests/sandbox/")
+
+# How long an example takes depends on what else runs on the machine.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 
 def pytest_configure() -> None:

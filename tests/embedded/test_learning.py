@@ -16,10 +16,15 @@ from grpodyn.tasks import task
 HELD_OUT = task(TASK).split("report").head(1000)
 
 
+@pytest.fixture(scope="module")
+def base():
+    tokenizer = AutoTokenizer.from_pretrained(MODEL_DIR)
+    return held_out_accuracy(AutoModelForCausalLM.from_pretrained(MODEL_DIR), tokenizer, HELD_OUT)
+
+
 def train(tmp_path, settings, lora=None):
     tokenizer = AutoTokenizer.from_pretrained(MODEL_DIR)
     model = AutoModelForCausalLM.from_pretrained(MODEL_DIR)
-    base = held_out_accuracy(model, tokenizer, HELD_OUT)
     quiet = {"save_strategy": "no", "report_to": "none", "disable_tqdm": True, "dataloader_pin_memory": False}
     trainer = GRPOTrainer(
         model,
@@ -31,25 +36,25 @@ def train(tmp_path, settings, lora=None):
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train()
-    return base, held_out_accuracy(trainer.model, tokenizer, HELD_OUT)
+    return held_out_accuracy(trainer.model, tokenizer, HELD_OUT)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["full", "lora"])
-def test_the_embedded_model_learns_and_is_not_just_cooled(tmp_path, kind):
+def test_the_embedded_model_learns_and_is_not_just_cooled(tmp_path, base, kind):
     # Half of the default run is enough.
     lora = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
     settings = (GRPO if kind == "full" else LORA_GRPO) | {"max_steps": 100}
     with torch.random.fork_rng():
-        base, trained = train(tmp_path, settings, None if kind == "full" else lora)
+        trained = train(tmp_path, settings, None if kind == "full" else lora)
     assert trained.accuracy - base.accuracy >= 0.25
     assert trained.accuracy - base.best >= 0.10
     assert trained.greedy - base.greedy >= 0.10
 
 
-def test_one_step_with_trl(tmp_path):
+def test_one_step_with_trl(tmp_path, base):
     settings = GRPO | {"max_steps": 1, "per_device_train_batch_size": 16}
     with torch.random.fork_rng():
-        base, trained = train(tmp_path, settings)
+        trained = train(tmp_path, settings)
     assert trained.accuracy != base.accuracy
     assert abs(trained.accuracy - base.accuracy) < 0.05
