@@ -34,9 +34,7 @@ def main() -> None:
     parser.add_argument("--tokens-per-second", type=float, default=4000.0, help="of one GPU, assumed")
     speed = parser.parse_args().tokens_per_second
     study, configs = load_study(ROOT / "configs/studies/placement-1p5b/study.yaml")
-    print(
-        "| task | trainings | steps each | completions | tokens at most | GPU hours | GB of the source run |"
-    )
+    print("| task | trainings | steps each | completions | tokens at most | GPU hours | GB of the source run |")
     print("|---|--:|--:|--:|--:|--:|--:|")
     hours = 0.0
     for name, config in configs.items():
