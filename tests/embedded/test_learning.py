@@ -42,9 +42,9 @@ def train(tmp_path, settings, lora=None):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["full", "lora"])
 def test_the_embedded_model_learns_and_is_not_just_cooled(tmp_path, base, kind):
-    # Half of the default run is enough.
+    # Less than a third of the default run is enough: .063 becomes .82 in full, .66 by LoRA.
     lora = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
-    settings = (GRPO if kind == "full" else LORA_GRPO) | {"max_steps": 100}
+    settings = (GRPO if kind == "full" else LORA_GRPO) | {"max_steps": 60}
     with torch.random.fork_rng():
         trained = train(tmp_path, settings, None if kind == "full" else lora)
     assert trained.accuracy - base.accuracy >= 0.25
