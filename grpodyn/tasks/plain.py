@@ -24,6 +24,7 @@ class PlainRows(DatasetTask):
 
     name = "dataset"
     options_type = PlainOptions
+    options_at = "task"
 
     def convert(self, row: Row) -> dict[str, Any]:
         """Return the row with its columns renamed."""

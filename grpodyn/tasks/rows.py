@@ -92,6 +92,8 @@ class DatasetTask(RowsTask):
 
     home: ClassVar[Source | None] = None
     """Where the data set is published."""
+    options_at: ClassVar[str] = "task.options"
+    """Where in a run config its options stand."""
 
     def __init__(self, options: Mapping[str, Any] | None = None, source: Source | None = None) -> None:
         super().__init__(options)
@@ -134,7 +136,7 @@ class DatasetTask(RowsTask):
         if name not in row:
             raise ConfigError(
                 f"the task {self.name} reads the column {name!r}, which {self.source.dataset!r} does not have"
-                f"{did_you_mean(name, row)} (it has: {', '.join(row)}); name another in task.options.{option}"
+                f"{did_you_mean(name, row)} (it has: {', '.join(row)}); name another in {self.options_at}.{option}"
             )
         return row[name]
 

@@ -28,6 +28,7 @@ from grpodyn.tasks import Examples
 from grpodyn.trace.manifest import Manifest
 from grpodyn.trace.schema import MANIFEST
 from grpodyn.training import checks, data, loading
+from grpodyn.training.ahead import check_later_stages
 from grpodyn.training.arguments import grpo_arguments, lora_arguments
 from grpodyn.training.checkpoints import FOLDER
 from grpodyn.training.early_stop import EarlyStop
@@ -123,6 +124,7 @@ def _build_grpo(
     checks.check_columns(staged, prompts)
     tokenizer = loading.load_tokenizer(config.model)
     prompts = checks.fitting(staged, prompts, tokenizer)
+    check_later_stages(config, leg, tokenizer)
     if config.sft is not None:
         check_templates(config, tokenizer)
     if leg.in_curriculum and config.curriculum is not None:
@@ -164,6 +166,7 @@ def _build_sft(
     examples, held_out = sft_examples(leg.task), _held_out(config)
     tokenizer = loading.load_tokenizer(config.model)
     check_templates(config, tokenizer)
+    check_later_stages(config, leg, tokenizer)
     for caution in checks.cautions(config, tokenizer):
         logger.warning("caution: %s", caution)
     sampled = sampled_test(config, tokenizer)

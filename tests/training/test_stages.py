@@ -210,3 +210,23 @@ def test_keys_of_the_sft_trainer_are_checked_before_anything_is_loaded(tmp_path,
     with pytest.raises(ConfigError, match=why):
         train(config(sft={"trainer": trainer}), tmp_path / "run", Screen())
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("before", [{}, {"sft": SFT}])
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [
+        (
+            {"dataset": "second.jsonl", "splits": "hash"},
+            "stage second, .*name another in task.answer",
+        ),
+        ({"name": "arithmetic_format", "max_prompt_tokens": 2}, "stage second, .*have more than 2 tokens"),
+    ],
+)
+def test_what_is_wrong_with_a_later_stage_is_said_before_the_first(tmp_path, monkeypatch, before, second, why):
+    (tmp_path / "second.jsonl").write_text("".join(f'{{"prompt": "{n}+1="}}\n' for n in range(40)))
+    monkeypatch.chdir(tmp_path)
+    stages = [EASY["stages"][0], {"name": "second", "task": second}]
+    with pytest.raises(ConfigError, match=why):
+        train(config(curriculum=EASY | {"stages": stages}, **before), tmp_path / "run", Screen())
+    assert not (tmp_path / "run").exists()
