@@ -216,6 +216,12 @@ def _columns(data: datasets.Dataset, task: TaskConfig) -> datasets.Dataset:
             )
     shadowed = [name for name in wanted.values() if name in data.column_names and name not in wanted]
     data = data.remove_columns(shadowed).rename_columns({old: new for old, new in wanted.items() if old != new})
+    for place, prompt in enumerate(data["prompt"][:]):
+        if not isinstance(prompt, str | list):
+            raise ConfigError(
+                f"row {place} of {_name(task)!r} has {prompt!r} as its prompt, in the column {task.prompt!r}; expected "
+                "text or a list of messages: set task.prompt to another column, or take such rows out"
+            )
     if task.template is None:
         return data
     template = task.template

@@ -97,3 +97,12 @@ def test_a_held_out_split_without_prompts_is_refused_before_training(tmp_path) -
     # One row falls into one part of three, by a hash of it: not into this one.
     with pytest.raises(ConfigError, match=r"the split 'report' of .*one\.jsonl holds no prompts"):
         held_out(TaskConfig(dataset=str(path), splits="hash"), "report", 5)
+
+
+@pytest.mark.parametrize("more", [{}, {"template": "Q: {prompt}"}, {"chat": True}])
+@pytest.mark.parametrize("prompt", [None, 7])
+def test_a_prompt_that_is_no_text_is_refused_with_its_row(tmp_path, prompt, more) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({"prompt": one, "answer": "1"}) + "\n" for one in ([prompt] * 3)))
+    with pytest.raises(ConfigError, match=f"row 0 of .* has {prompt} as its prompt"):
+        train_prompts(TaskConfig(dataset=str(path), **more))
