@@ -96,7 +96,7 @@ def test_tables_fit_eighty_columns_and_show_markup_as_text(make_run: RunMaker, t
 
 
 def test_runs_of_an_empty_and_of_no_folder(tmp_path: Path) -> None:
-    assert "holds no runs" in grpodyn("runs", tmp_path)
+    assert "holds no runs" in " ".join(grpodyn("runs", tmp_path).split())
     with pytest.raises(UnreadableError, match="is no folder"):
         grpodyn("runs", tmp_path / "nowhere")
 
