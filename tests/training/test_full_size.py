@@ -52,9 +52,11 @@ def test_a_config_is_taken_by_trl_and_peft_and_names_what_there_is(path: Path) -
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_a_shipped_config_warns_of_nothing(path: Path) -> None:
+def test_a_shipped_config_warns_of_nothing_but_what_the_paper_found(path: Path) -> None:
     config = run.load(path)
-    assert not lint(config.rewards, reward_functions(config), config.grpo["max_completion_length"])
+    found = lint(config.rewards, reward_functions(config), config.grpo["max_completion_length"])
+    # Its baseline for code pays more for form than for passed tests, which its "reward refinement" is about.
+    assert [caution.key for caution in found] == (["rewards.0.weight"] if path.stem.endswith("_code") else [])
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
