@@ -1,26 +1,19 @@
 """The page and the figure that an ablation is published with."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 
 from grpodyn.ablation.judging import conclude
 from grpodyn.ablation.protocol import Study
+from tests.simulation.scripts import report_script
 
 FOUR = ["advised", "all-linear", "all-linear-same-budget", "random-same-budget"]
 
 
 @pytest.fixture(scope="module")
 def report():
-    path = Path(__file__).parents[2] / "reports" / "ablation.py"
-    spec = importlib.util.spec_from_file_location("report_of_ablation", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return report_script("ablation")
 
 
 @pytest.fixture

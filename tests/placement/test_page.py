@@ -1,23 +1,16 @@
 """The tables that the predictors are published with."""
 
-import importlib.util
 import math
-from pathlib import Path
 
 import pytest
 
 from grpodyn.placement.judging import Choice, Predictor
+from tests.simulation.scripts import report_script
 
 
 @pytest.fixture(scope="module")
 def report():
-    path = Path(__file__).parents[2] / "reports" / "placement.py"
-    spec = importlib.util.spec_from_file_location("report_of_placement", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return report_script("placement")
 
 
 GAINED = {

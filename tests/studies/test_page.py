@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from grpodyn.studies.expand import planned_runs
 from grpodyn.studies.results import RESULTS
 from grpodyn.studies.runner import carry_out
+from tests.simulation.scripts import report_script
 from tests.studies.conftest import FakePool, Watcher
 
 
 @pytest.fixture(scope="module")
 def script():
-    path = Path(__file__).parents[2] / "reports" / "sweep.py"
-    spec = importlib.util.spec_from_file_location("report_of_a_sweep", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return report_script("sweep")
 
 
 @pytest.fixture
