@@ -7,7 +7,6 @@ import pytest
 
 from grpodyn.arms.curves import Curve
 from grpodyn.arms.metrics import compare_metrics
-from tests.simulation.repeats import repeats
 
 
 def runs(level, seeds: int, noise: float, steps: int = 100, seed: int = 0) -> list[Curve]:
@@ -72,9 +71,9 @@ def test_curves_that_share_no_steps_are_not_compared() -> None:
 
 @pytest.mark.slow
 def test_equal_arms_are_rarely_called_separable() -> None:
-    called, times = 0, repeats(1000, 250)
-    for seed in range(1000, 1000 + times):
+    called = 0
+    for seed in range(1000, 2000):
         a, b = runs(lambda step: 0.5, 3, 0.05, 20, 2 * seed), runs(lambda step: 0.5, 3, 0.05, 20, 2 * seed + 1)
         (one,) = compare_metrics([("a", [a]), ("b", [b])], ["reward"]).comparisons
         called += one.separation.separable
-    assert called / times <= 0.07
+    assert called <= 70

@@ -23,7 +23,6 @@ from grpodyn.arms.planning import (
     standard_error,
 )
 from grpodyn.errors import UsageError
-from tests.simulation.repeats import repeats
 
 
 def test_the_items_that_a_public_comparison_would_have_needed() -> None:
@@ -55,7 +54,7 @@ def test_what_no_number_mends() -> None:
 sizes = st.integers(1, 500)
 
 
-@settings(max_examples=repeats(100, 20), deadline=None)
+@settings(deadline=None)
 @given(st.floats(0.01, 0.5), st.floats(0, 0.5), st.floats(0, 0.1), sizes, st.integers(1, 20), st.floats(0.02, 0.4))
 def test_what_is_needed_is_just_enough(
     between: float, within: float, seed: float, prompts: int, samples: int, difference: float
@@ -79,7 +78,7 @@ def test_the_smallest_difference_is_seen_four_times_in_five(seeds: int, samples:
     noise = Noise(2 * between, 2 * (0.25 - between), spread or None)
     design = Design(80, samples, seeds)
     shift, seen = smallest_seen(noise, design), 0
-    trials = repeats(4000, 1500)
+    trials = 4000
     for _ in range(trials):
         arms = []
         for offset in (0.0, shift):

@@ -30,14 +30,14 @@ def resident_bytes() -> int:
 def test_a33_resident_memory_does_not_grow(tmp_path: Path) -> None:
     """A33: the slope over the second half of 2,000 steps, with everything on, is below what keeping rows would take."""
     torch.manual_seed(0)
-    net = nn.Sequential(*(nn.Linear(16, 16) for _ in range(2)))
+    net = nn.Sequential(*(nn.Linear(32, 32) for _ in range(4)))
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
     config = RecordConfig(preset="full", spectra_embeddings=True)
     samples: list[tuple[int, int]] = []
     with Recorder(tmp_path / "run", config).attach(net, optimizer) as recorder:
         for step in range(1, STEPS + 1):
             optimizer.zero_grad()
-            net(torch.randn(4, 16)).square().mean().backward()
+            net(torch.randn(4, 32)).square().mean().backward()
             optimizer.step()
             recorder.step({f"metric_{k}": float(step) for k in range(10)})
             if step % 25 == 0 and step > STEPS // 2:
