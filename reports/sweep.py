@@ -19,9 +19,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from pydantic import TypeAdapter
 
-from grpodyn.evaluation.records import ACCURACY
+from grpodyn.evaluation.records import ACCURACY, GREEDY
 from grpodyn.reporting.published import interval, number, put
 from grpodyn.statistics import Interval
+from grpodyn.studies.measures import RATIO
 from grpodyn.studies.results import RESULTS, ArmResult, SweepResult
 from grpodyn.trace import strict_json
 
@@ -50,8 +51,11 @@ def _known(value: dict[str, float | None]) -> dict[str, float]:
 
 
 def metrics(result: SweepResult) -> list[str]:
-    """Return what the tables show: accuracy, and everything that a claim names."""
+    """Return what the tables show: accuracy, and everything that a claim names, or without claims what texts lost."""
     named = [ACCURACY]
+    if not result.contrasts:
+        ratios = {one.metric for one in result.differences if one.metric.startswith(RATIO) and "@" not in one.metric}
+        named += [GREEDY, *sorted(ratios)]
     for one in result.contrasts:
         named += [one.metric] + ([one.equal] if one.equal else [])
     return [metric for metric in dict.fromkeys(named) if any(metric in arm.values for arm in result.arms)]
@@ -71,6 +75,8 @@ def page(result: SweepResult) -> str:
     ]
     if result.contrasts:
         parts += ["### Claims", _claims(result)]
+    else:
+        parts += [f"### Beside {result.reference}", _differences(result)]
     if result.notes:
         parts += ["\n".join(f"- {note}" for note in result.notes)]
     return "\n\n".join(parts) + "\n"
@@ -104,6 +110,18 @@ def _claims(result: SweepResult) -> str:
         for one in result.contrasts
     ]
     return "\n".join([head, *rows])
+
+
+def _differences(result: SweepResult) -> str:
+    shown = metrics(result)
+    rows = [
+        f"| {one.arm} | `{one.metric}` | {'×' if one.scale == 'factor' else ''}"
+        f"{interval(one.difference, '.3f' if one.scale == 'factor' else '+.3f')} | {number(one.p, '.2g')} |"
+        for one in result.differences
+        if one.metric in shown
+    ]
+    read = "\n".join(f"- {line}" for line in result.reading)
+    return "\n".join(["| arm | metric | difference | p, two-sided |", "|---|---|---|--:|", *rows, "", read])
 
 
 def draw(result: SweepResult) -> Figure:

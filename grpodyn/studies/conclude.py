@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from grpodyn.evaluation.records import ACCURACY
 from grpodyn.statistics import Interval, holm, mean_interval, non_inferiority, paired_test
 from grpodyn.studies.expand import PlannedRun
 from grpodyn.studies.index import Index
@@ -19,6 +20,9 @@ from grpodyn.trace import strict_json
 
 Values = Mapping[str, Mapping[int, Mapping[str, float]]]
 """Arm → seed → metric → value."""
+
+_JUDGED = (ACCURACY, "train/reward")
+"""What a study without claims is read by: the first that was measured."""
 
 _NOTHING = Interval(math.nan, math.nan, math.nan, 0.95)
 
@@ -44,6 +48,7 @@ def conclude(
         if run.name in measured:
             values[run.arm][run.seed] = measured[run.name]
     arms = [_arm(study, arm, of_seed) for arm, of_seed in values.items()]
+    differences = _differences(study, values)
     contrasts = _contrasts(study, values)
     entries = index.entries
     failed = [entry for entry in entries if entry.state == "failed"]
@@ -52,9 +57,9 @@ def conclude(
         question=study.question,
         reference=study.reference_arm,
         arms=arms,
-        differences=_differences(study, values),
+        differences=differences,
         contrasts=contrasts,
-        reading=[_sentence(one) for one in contrasts],
+        reading=[_sentence(one) for one in contrasts] if study.contrasts else _beside_reference(study, differences),
         notes=_notes(study, arms, failed_errors={entry.name: entry.error or "" for entry in failed}),
         runs=[
             SweptRun(e.name, e.arm, e.seed, e.state, e.error, round(e.seconds, 1), measured.get(e.name, {}))
@@ -172,6 +177,23 @@ def _outcome(one: ContrastResult, p_holm: float, alpha: float) -> str:
         return "shown"
     # What was not measured, or has no spread, is no loss.
     return "not decided" if math.isnan(one.equal_p) else "shown, at a loss"
+
+
+def _beside_reference(study: SweepStudy, differences: Sequence[Difference]) -> list[str]:
+    """Return what a study without claims has found: every arm beside the reference, two-sided, by Holm over them."""
+    measured = {one.metric for one in differences}
+    metric = next((name for name in _JUDGED if name in measured), None)
+    beside = [one for one in differences if one.metric == metric]
+    said = []
+    for one, p in zip(beside, holm([one.p for one in beside]), strict=True):
+        d = one.difference
+        found = f"{one.arm} against {one.reference}: {metric} {d.value:+.3f}"
+        if math.isnan(p):
+            said.append(f"{found}, which {one.n} paired seeds cannot judge")
+            continue
+        outcome = "differs" if p < study.alpha else "not told apart"
+        said.append(f"{found} [{d.low:+.3f}, {d.high:+.3f}] over {one.n} seeds, p = {p:.2g} by Holm: {outcome}")
+    return said
 
 
 def _sentence(one: ContrastResult) -> str:

@@ -42,6 +42,17 @@ def test_the_page_holds_every_arm_and_claim(script, finished):
     assert result.configs_sha256[:16] in text
 
 
+def test_without_claims_the_page_holds_every_arm_beside_the_reference(script, two_arms, tmp_path):
+    study = two_arms.model_copy(update={"contrasts": []})
+    result = carry_out(study, planned_runs(study, tmp_path), [], tmp_path / "out", FakePool, Watcher()).result
+    assert script.metrics(result) == ["heldout/accuracy", "perplexity_ratio/text"]
+    text = script.page(result)
+    assert "### Claims" not in text
+    assert "### Beside none" in text
+    assert "| kl | `perplexity_ratio/text` | ×" in text
+    assert f"- {result.reading[0]}" in text
+
+
 def test_the_figure_has_a_panel_a_metric_and_a_dot_a_run(script, finished, tmp_path):
     result = finished[0].result
     figure = script.draw(result)

@@ -13,7 +13,7 @@ import pytest
 
 from grpodyn.cli.lookup import find_runs
 from grpodyn.errors import ConfigError, DirectoryInUseError, NotARunError, SchemaError, UsageError
-from grpodyn.studies.conclude import _contrasts, _sentence
+from grpodyn.studies.conclude import _beside_reference, _contrasts, _differences, _sentence
 from grpodyn.studies.expand import planned_runs
 from grpodyn.studies.index import INDEX, read_index
 from grpodyn.studies.runner import carry_out
@@ -110,6 +110,28 @@ def test_what_must_be_equal_and_is_not_known_is_no_loss(equal, words):
     (found,) = _contrasts(study, values)
     assert found.outcome == "not decided"
     assert words in _sentence(found)
+
+
+def test_a_study_without_claims_reads_every_arm_beside_the_reference():
+    study = SweepStudy(name="s", config="c", arms={"a": {}, "b": {"x": 1}, "c": {"x": 2}})
+    differences = {"b": (-0.30, -0.31, -0.29), "c": (0.10, -0.12, 0.05)}
+    values = {"a": {seed: {"heldout/accuracy": 0.5 + seed / 100, "gain": 0.4} for seed in (1, 2, 3)}}
+    for arm, by in differences.items():
+        values[arm] = {seed: {"heldout/accuracy": 0.5 + seed / 100 + by[seed - 1]} for seed in (1, 2, 3)}
+    b, c = _beside_reference(study, _differences(study, values))
+    # t = -.3/(.01/sqrt 3) = -51.96 on 2 degrees of freedom: p = 3.70e-4, twice that by Holm.
+    assert "b against a: heldout/accuracy -0.300 [-0.325, -0.275] over 3 seeds, p = 0.00074" in b
+    assert b.endswith("differs")
+    assert c.endswith("not told apart")
+
+
+def test_a_study_without_claims_and_evaluation_is_read_by_reward():
+    study = SweepStudy(name="s", config="c", arms={"a": {}, "b": {"x": 1}})
+    values = {arm: {seed: {"train/reward": reward} for seed in (1, 2)} for arm, reward in (("a", 0.5), ("b", 0.7))}
+    assert _beside_reference(study, _differences(study, values)) == [
+        "b against a: train/reward +0.200, which 2 paired seeds cannot judge"
+    ]
+    assert _beside_reference(study, _differences(study, {"a": {}, "b": {}})) == []
 
 
 def test_what_is_done_is_not_trained_again_and_what_was_not_goes_on(go, tmp_path):
