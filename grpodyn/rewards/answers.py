@@ -20,6 +20,14 @@ Unmarked = Literal["whole", "last_number", "nothing"]
 _OPEN, _CLOSE = "<answer>", "</answer>"
 _BOXES = (r"\boxed{", r"\fbox{")
 _HASHES = re.compile(r"^[ \t]*####[ \t]*(.+)$", re.MULTILINE)
+# Markdown's fourth heading begins as an answer does: what can only be a heading is no answer.
+_HEADING = re.compile(
+    r"[*_ ]*(?:"
+    r"\d+[.)][ ]+[*_ ]*[A-Za-z]{3,}.*"  # 2. Check
+    r"|.*:[*_ ]*"  # What is asked:
+    r"|(?:Steps?|Part|Case|Method|Approach|Solution|Reasoning|Explanation|Calculations?|Verification|Conclusion)\b.*"
+    r")"
+)
 _WORDS = re.compile(
     r"(?:\bfinal[ ]answer\b|\bthe[ ](?:correct[ ]|right[ ]|best[ ])?answer\b|^[ \t*_#]*answer\b)"
     r"(?:[ \t*_]*(?:is\b|:|=))+[ \t*_:]*"
@@ -35,6 +43,8 @@ def marked_answers(text: str, marks: Sequence[Mark] = MARKS) -> list[str]:
     ['12', '3.5']
     >>> marked_answers("12"), marked_answers("<answer>12")
     ([], [])
+    >>> marked_answers("#### Step 1: add\n3 + 4\n#### 7")
+    ['7']
     """
     spans = [span for mark in marks for span in _spans(text, mark)]
     inner = [
@@ -71,6 +81,8 @@ def _spans(text: str, mark: Mark) -> Iterator[tuple[int, int]]:
     else:
         pattern = _HASHES if mark == "hashes" else _WORDS
         for match in pattern.finditer(text):
+            if mark == "hashes" and _HEADING.fullmatch(match[1].strip()):
+                continue
             yield match.span(1)
 
 

@@ -22,6 +22,13 @@ from grpodyn.rewards.thinking import answer_part
         (r"<answer>\boxed{12}</answer>", ["12"]),
         ("48/2 = 24\n#### 1,234", ["1,234"]),
         ("# 5\n#### 7", ["7"]),
+        ("#### Step 1: add 3 and 4\n#### **2. Check**\n#### 7", ["7"]),
+        ("#### Solution\n#### What is asked:\nThe answer is 7.", ["7"]),
+        ("#### Final Answer: 7", ["7"]),
+        (
+            "#### True\n#### B\n#### 12 apples\n#### pi/2\n#### Zoey is a knight",
+            ["True", "B", "12 apples", "pi/2", "Zoey is a knight"],
+        ),
         ("The answer is 12.", ["12"]),
         ("The answer is 3.5. Good.", ["3.5"]),
         ("The answer is: $1,234", ["$1,234"]),
@@ -82,7 +89,7 @@ def test_what_never_ends_its_thinking_says_nothing_where_the_chat_template_opens
 
 
 @pytest.mark.parametrize(
-    "piece", ["<answer>", r"\boxed{", "the answer is ", "the answer is\n", "{", "#### ", "answer: "]
+    "piece", ["<answer>", r"\boxed{", "the answer is ", "the answer is\n", "{", "#### ", "#### 1. **", "answer: "]
 )
 def test_no_text_takes_long(piece: str) -> None:
     start = time.process_time()
