@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from grpodyn.rewards.answers import MARKS
 from grpodyn.rewards.known import KNOWN
+from grpodyn.rewards.thinking import opened_thinking
 
 _WRITTEN = {"boxed": r"\boxed{", "answer_tag": "<answer>", "hashes": "####", "final_answer": "answer is"}
 
@@ -54,7 +55,11 @@ class Caution:
 
 
 def lint(
-    rewards: Sequence[Weighed], functions: Sequence[Any], max_length: int, tokenizer: Any | None = None
+    rewards: Sequence[Weighed],
+    functions: Sequence[Any],
+    max_length: int,
+    tokenizer: Any | None = None,
+    conversation: str = "",
 ) -> list[Caution]:
     """Return what is likely to be regretted.
 
@@ -63,11 +68,14 @@ def lint(
         functions: the function of each; one of the user's may say its `kind` and `reward_range`.
         max_length: tokens after which a completion is cut off.
         tokenizer: of the model, for what it can write; None leaves that out.
+        conversation: a prompt in messages as the chat template writes it; empty if prompts are text, whose end rewards
+            see for themselves.
     """
     cautions = list(_outweighed(rewards, functions))
     for place, reward in enumerate(rewards):
         cautions += _constant(place, reward, max_length)
         cautions += _last_wins(place, reward)
+        cautions += _thought_for_answer(place, reward, conversation)
         if tokenizer is not None:
             cautions += _unwritable(place, reward, tokenizer)
     return cautions
@@ -149,6 +157,25 @@ def _last_wins(place: int, reward: Weighed) -> Iterator[Caution]:
                 f"completion that runs on is judged by where it was cut off; {instead} does not, and the reward stop "
                 "pays for ending",
             )
+
+
+def _thought_for_answer(place: int, reward: Weighed, conversation: str) -> Iterator[Caution]:
+    known = KNOWN.get(reward.name)
+    if known is None or "opened" not in known.options or "opened" in reward.options:
+        return
+    tag = opened_thinking(conversation)
+    if tag is None:
+        return
+    if reward.name == "xml_format":
+        if next(iter(reward.options.get("tags", ("reasoning", "answer"))), None) != tag:
+            return
+        expected = "completions do not, and none has the form that it pays for"
+    else:
+        expected = "what a completion says while it is still thinking at its end can count as its answer"
+    yield Caution(
+        f"rewards.{place}.options.opened",
+        f"the chat template opens <{tag}>, which {reward.name} does not see: {expected}; set true",
+    )
 
 
 def _unwritable(place: int, reward: Weighed, tokenizer: Any) -> Iterator[Caution]:

@@ -28,7 +28,7 @@ def answer_part(completion: Completion, prompt: Any = "", opened: bool = False) 
     closings = [text.rfind(f"</{tag}>") + len(f"</{tag}>") for tag in THOUGHTS if f"</{tag}>" in text]
     if closings:
         text = text[max(closings) :]
-    elif opened or _opens_thinking(prompt):
+    elif opened or (isinstance(prompt, str) and opened_thinking(prompt)):
         return ""
     openings = [text.find(f"<{tag}>") for tag in THOUGHTS if f"<{tag}>" in text]
     return text[: min(openings)] if openings else text
@@ -39,5 +39,10 @@ def answer_parts(completions: Sequence[Completion], prompts: Sequence[Any], open
     return [answer_part(completion, prompt, opened) for completion, prompt in zip(completions, prompts, strict=True)]
 
 
-def _opens_thinking(prompt: Any) -> bool:
-    return isinstance(prompt, str) and any(prompt.rstrip().endswith(f"<{tag}>") for tag in THOUGHTS)
+def opened_thinking(prompt: str) -> str | None:
+    """Return the tag of the thinking that a prompt opens at its end, or None.
+
+    >>> opened_thinking("2+2? <think>\\n"), opened_thinking("2+2?")
+    ('think', None)
+    """
+    return next((tag for tag in THOUGHTS if prompt.rstrip().endswith(f"<{tag}>")), None)

@@ -15,6 +15,7 @@ from grpodyn.rewards import KNOWN, RewardContext, RewardFunction
 from grpodyn.rewards.lint import Caution, lint
 from grpodyn.training.conversations import written
 from grpodyn.training.loading import load_architecture
+from grpodyn.training.templates import rendered
 
 
 def reward_functions(config: RunConfig, context: RewardContext | None = None) -> list[RewardFunction]:
@@ -42,7 +43,8 @@ def cautions(config: RunConfig, tokenizer: Any) -> list[Caution]:
         ConfigError, UnknownNameError: as `reward_functions`.
     """
     longest = int(config.grpo.get("max_completion_length") or TRL_DEFAULTS["max_completion_length"])
-    return lint(config.rewards, reward_functions(config), longest, tokenizer)
+    conversation = rendered(config.task, tokenizer) if config.task.chat else ""
+    return lint(config.rewards, reward_functions(config), longest, tokenizer, conversation)
 
 
 def check_columns(config: RunConfig, prompts: datasets.Dataset) -> None:

@@ -10,10 +10,12 @@ from grpodyn.rewards import reward
 from grpodyn.rewards.lint import lint
 
 
-def cautions(*given: dict[str, Any] | str, tokenizer: Any = None, max_length: int = 100) -> dict[str, str]:
+def cautions(
+    *given: dict[str, Any] | str, tokenizer: Any = None, max_length: int = 100, conversation: str = ""
+) -> dict[str, str]:
     rewards = [RewardConfig(name=one) if isinstance(one, str) else RewardConfig(**one) for one in given]
     functions = [reward(one.name, one.options, label=one.label) for one in rewards]
-    return {caution.key: caution.text for caution in lint(rewards, functions, max_length, tokenizer)}
+    return {caution.key: caution.text for caution in lint(rewards, functions, max_length, tokenizer, conversation)}
 
 
 def weighed(name: str, weight: float, **options: Any) -> dict[str, Any]:
@@ -93,3 +95,16 @@ def test_what_the_tokenizer_cannot_write() -> None:
     assert cautions("exact_match", weighed("xml_tag", 0.5), tokenizer=wide) == {}
     wide.add_special_tokens({"additional_special_tokens": ["<answer>"]})
     assert "special token" in cautions("exact_match", weighed("xml_tag", 0.5), tokenizer=wide)["rewards.1.options.tag"]
+
+
+def test_thinking_that_the_chat_template_opens() -> None:
+    opens = "<|User|>…<|Assistant|><think>\n"
+    found = cautions("numeric_match", "exact_match", conversation=opens)
+    assert list(found) == ["rewards.0.options.opened"]
+    assert "opens <think>" in found["rewards.0.options.opened"]
+    thinks = weighed("xml_format", 0.5, tags=["think", "answer"])
+    assert "none has the form" in cautions("exact_match", thinks, conversation=opens)["rewards.1.options.opened"]
+    assert cautions("exact_match", weighed("xml_format", 0.5), conversation=opens) == {}
+    for chosen in (True, False):
+        assert cautions(weighed("numeric_match", 1.0, opened=chosen), conversation=opens) == {}
+    assert cautions("numeric_match", conversation="<|User|>…<|Assistant|>") == {}

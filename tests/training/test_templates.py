@@ -12,7 +12,7 @@ import pytest
 from grpodyn.config.run import from_dict
 from grpodyn.config.task import TaskConfig
 from grpodyn.errors import ConfigError
-from grpodyn.training.checks import token_counts
+from grpodyn.training.checks import cautions, token_counts
 from grpodyn.training.templates import check_templates, rendered
 
 OWN = "End with a line that holds ####"
@@ -46,6 +46,16 @@ def test_a_task_s_own_instruction_is_shown_where_it_is_used(rows):
     told = TaskConfig(name="gsm8k", dataset=rows, chat=True, system="Be brief.")
     assert rendered(told, TOKENIZER) == "<system>Be brief.<user>…the prompt…"
     assert rendered(TaskConfig(name="gsm8k", dataset=rows, template="Q: {prompt}"), TOKENIZER) == "Q: …the prompt…"
+
+
+@pytest.mark.parametrize(("chat", "found"), [(True, ["rewards.0.options.opened"]), (False, [])])
+def test_a_run_is_told_where_its_chat_template_opens_the_thinking(rows, chat, found):
+    def opens(messages: Any, **_: Any) -> str:
+        return joined(messages) + "<assistant><think>\n"
+
+    raw = {"model": "embedded", "task": {"name": "gsm8k", "dataset": rows, "chat": chat}, "rewards": ["numeric_match"]}
+    tokenizer = SimpleNamespace(chat_template="…", apply_chat_template=opens)
+    assert [caution.key for caution in cautions(from_dict(raw, "test"), tokenizer)] == found
 
 
 def test_an_instruction_in_one_stage_alone_is_refused(rows):
