@@ -65,13 +65,14 @@ def check_columns(config: RunConfig, prompts: datasets.Dataset) -> None:
             _check_readable(reward, known.readable, prompts)
 
 
-def fitting(config: RunConfig, prompts: datasets.Dataset, tokenizer: Any) -> datasets.Dataset:
+def fitting(config: RunConfig, prompts: datasets.Dataset, tokenizer: Any, what: str = "prompts") -> datasets.Dataset:
     """Return the prompts that are short enough.
 
     Args:
         config: the run config.
-        prompts: what is trained on.
+        prompts: what completions are sampled for.
         tokenizer: of the model.
+        what: they are called in errors.
 
     Raises:
         ConfigError: one is too long and must not be dropped, none is left, or the model has no chat template for
@@ -87,7 +88,7 @@ def fitting(config: RunConfig, prompts: datasets.Dataset, tokenizer: Any) -> dat
     if config.task.too_long == "drop" and len(too_long) < len(lengths):
         return prompts.select(sorted(set(range(len(lengths))) - set(too_long)))
     raise ConfigError(
-        f"{len(too_long)} of {len(lengths)} prompts have more than {most} tokens ({why}); the longest has "
+        f"{len(too_long)} of {len(lengths)} {what} have more than {most} tokens ({why}); the longest has "
         f"{max(lengths)}. Set task.too_long to drop to leave them out, or "
         f"{'raise it' if why == 'task.max_prompt_tokens' else 'lower grpo.max_completion_length'}"
     )

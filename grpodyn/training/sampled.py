@@ -36,7 +36,8 @@ def sampled_test(config: RunConfig, tokenizer: Any) -> SampledTest | None:
     """Return the test that a run asks for, or None if its accuracy is exact, or not measured.
 
     Raises:
-        ConfigError, UnknownNameError: the split or the reward is missing, or a row lacks what the reward reads.
+        ConfigError, UnknownNameError: the split or the reward is missing, a row lacks what the reward reads, or a prompt is
+            too long.
     """
     evaluate = config.evaluate
     if evaluate is None or evaluate.samples is None or not evaluate.prompts:
@@ -54,6 +55,7 @@ def sampled_test(config: RunConfig, tokenizer: Any) -> SampledTest | None:
     rows = data.held_out_rows(config.task, evaluate.split, evaluate.prompts)
     # Found now, and not by the first evaluation, when the run has begun.
     checks.check_columns(config.model_copy(update={"rewards": [chosen]}), rows)
+    rows = checks.fitting(config, rows, tokenizer, "held-out prompts")
     return SampledTest(
         rows=rows,
         judge=rewards.reward(chosen.name, chosen.options, RewardContext(ends, longest), chosen.label),

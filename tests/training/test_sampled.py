@@ -60,6 +60,24 @@ def test_held_out_rows_that_the_judge_cannot_read_are_found_before_the_start(tmp
         sampled_test(config, load_tokenizer(config.model))
 
 
+def test_held_out_prompts_that_the_context_cannot_hold_are_found_before_the_start(tmp_path):
+    rows = [{"prompt": "1+" * (1 if n < 5 else n) + "1=", "answer": "2"} for n in range(10)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def config(too_long):
+        task = {"dataset": str(path), "split": "train[:5]", "max_prompt_tokens": 14, "too_long": too_long}
+        raw = {"model": "embedded", "task": task, "rewards": ["numeric_match"], "grpo": {"max_completion_length": 8}}
+        return run.from_dict({**raw, "evaluate": {"samples": 2, "split": "train[5:]"}}, "test")
+
+    tokenizer = load_tokenizer(config("refuse").model)
+    with pytest.raises(ConfigError, match=r"3 of 5 held-out prompts have more than 14 tokens"):
+        sampled_test(config("refuse"), tokenizer)
+    test = sampled_test(config("drop"), tokenizer)
+    assert test is not None
+    assert len(test.rows) == 2
+
+
 def test_exact_accuracy_needs_none():
     config = run.embedded()
     assert sampled_test(config, load_tokenizer(config.model)) is None
