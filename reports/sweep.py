@@ -19,10 +19,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from pydantic import TypeAdapter
 
-from grpodyn.evaluation.records import ACCURACY, GREEDY
+from grpodyn.evaluation.records import GREEDY
 from grpodyn.reporting.published import interval, number, put
 from grpodyn.statistics import Interval
-from grpodyn.studies.measures import RATIO
+from grpodyn.studies.measures import JUDGED, RATIO
 from grpodyn.studies.results import RESULTS, ArmResult, SweepResult
 from grpodyn.trace import strict_json
 
@@ -51,14 +51,18 @@ def _known(value: dict[str, float | None]) -> dict[str, float]:
 
 
 def metrics(result: SweepResult) -> list[str]:
-    """Return what the tables show: accuracy, and everything that a claim names, or without claims what texts lost."""
-    named = [ACCURACY]
+    """Return what the tables show: accuracy, and everything that a claim names, or without claims what texts lost.
+
+    Where nothing is held out, the reward stands for accuracy.
+    """
+    measured = {metric for arm in result.arms for metric in arm.values}
+    named = [metric for metric in JUDGED if metric in measured][:1]
     if not result.contrasts:
         ratios = {one.metric for one in result.differences if one.metric.startswith(RATIO) and "@" not in one.metric}
         named += [GREEDY, *sorted(ratios)]
     for one in result.contrasts:
         named += [one.metric] + ([one.equal] if one.equal else [])
-    return [metric for metric in dict.fromkeys(named) if any(metric in arm.values for arm in result.arms)]
+    return [metric for metric in dict.fromkeys(named) if metric in measured]
 
 
 def page(result: SweepResult) -> str:
@@ -121,7 +125,9 @@ def _differences(result: SweepResult) -> str:
         if one.metric in shown
     ]
     read = "\n".join(f"- {line}" for line in result.reading)
-    return "\n".join(["| arm | metric | difference | p, two-sided |", "|---|---|---|--:|", *rows, "", read])
+    return "\n".join(
+        ["| arm | metric | difference | p, two-sided, not corrected |", "|---|---|---|--:|", *rows, "", read]
+    )
 
 
 def draw(result: SweepResult) -> Figure:
@@ -155,6 +161,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="copy of the result")
     arguments = parser.parse_args()
     result = read(arguments.folder / RESULTS)
+    if not metrics(result):
+        parser.error(f"{arguments.folder}: no run is done yet, so there is nothing to show")
     put(arguments.output, page(result))
     if arguments.figure is not None:
         draw(result).savefig(arguments.figure, dpi=110)

@@ -19,14 +19,13 @@ Unmarked = Literal["whole", "last_number", "nothing"]
 
 _OPEN, _CLOSE = "<answer>", "</answer>"
 _BOXES = (r"\boxed{", r"\fbox{")
-_HASHES = re.compile(r"^[ \t]*####[ \t]*(.+)$", re.MULTILINE)
-# Markdown's fourth heading begins as an answer does: what can only be a heading is no answer.
+_HASHES = re.compile(r"^[ \t]*####(?!#)[ \t]*(.+)$", re.MULTILINE)
+# Markdown's fourth heading begins as an answer does. These are headings, not answers, once emphasis is taken off.
 _HEADING = re.compile(
-    r"[*_ ]*(?:"
-    r"\d+[.)][ ]+[*_ ]*[A-Za-z]{3,}.*"  # 2. Check
-    r"|.*:[*_ ]*"  # What is asked:
-    r"|(?:Steps?|Part|Case|Method|Approach|Solution|Reasoning|Explanation|Calculations?|Verification|Conclusion)\b.*"
-    r")"
+    r"\d+[.)]\s+[A-Za-z]{3,}.*"  # 2. Check
+    r"|(?:[Ss]tep|STEP)\s*\d+"
+    r"|(?:[Ss]tep|STEP|Part|Case|Method|Approach)\s*\d+[\s*_]*[:.)–—-].*"  # Step 1: add
+    r"|(?:Final\s)?Answer|Solution|Steps|Reasoning|Explanation|Calculations?|Verification|Conclusion"
 )
 _WORDS = re.compile(
     r"(?:\bfinal[ ]answer\b|\bthe[ ](?:correct[ ]|right[ ]|best[ ])?answer\b|^[ \t*_#]*answer\b)"
@@ -81,9 +80,14 @@ def _spans(text: str, mark: Mark) -> Iterator[tuple[int, int]]:
     else:
         pattern = _HASHES if mark == "hashes" else _WORDS
         for match in pattern.finditer(text):
-            if mark == "hashes" and _HEADING.fullmatch(match[1].strip()):
+            if mark == "hashes" and _is_heading(match[1]):
                 continue
             yield match.span(1)
+
+
+def _is_heading(line: str) -> bool:
+    words = line.strip(" \t*_")
+    return words.endswith(":") or _HEADING.fullmatch(words) is not None
 
 
 def _tagged(text: str) -> Iterator[tuple[int, int]]:

@@ -160,11 +160,19 @@ def _last_wins(place: int, reward: Weighed) -> Iterator[Caution]:
 
 
 def _thought_for_answer(place: int, reward: Weighed, conversation: str) -> Iterator[Caution]:
-    known = KNOWN.get(reward.name)
-    if known is None or "opened" not in known.options or "opened" in reward.options:
+    known, tag = KNOWN.get(reward.name), opened_thinking(conversation)
+    if known is None or tag is None:
         return
-    tag = opened_thinking(conversation)
-    if tag is None:
+    if (reward.name == "xml_tag" and reward.options.get("tag") == tag) or (
+        reward.name == "xml_tags" and tag in reward.options.get("tags", ())
+    ):
+        option = reward.name.removeprefix("xml_")
+        yield Caution(
+            f"rewards.{place}.options.{option}",
+            f"the chat template opens <{tag}>, so that completions do not, and {reward.name} does not find it; leave "
+            "the tag out, or take xml_format with the option opened",
+        )
+    if "opened" not in known.options or "opened" in reward.options:
         return
     if reward.name == "xml_format":
         if next(iter(reward.options.get("tags", ("reasoning", "answer"))), None) != tag:

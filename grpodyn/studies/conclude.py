@@ -9,20 +9,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from grpodyn.evaluation.records import ACCURACY
 from grpodyn.statistics import Interval, holm, mean_interval, non_inferiority, paired_test
 from grpodyn.studies.expand import PlannedRun
 from grpodyn.studies.index import Index
-from grpodyn.studies.measures import is_factor
+from grpodyn.studies.measures import JUDGED, is_factor
 from grpodyn.studies.results import ArmResult, ContrastResult, Difference, SweepResult, SweptRun
 from grpodyn.studies.study import Contrast, SweepStudy
 from grpodyn.trace import strict_json
 
 Values = Mapping[str, Mapping[int, Mapping[str, float]]]
 """Arm → seed → metric → value."""
-
-_JUDGED = (ACCURACY, "train/reward")
-"""What a study without claims is read by: the first that was measured."""
 
 _NOTHING = Interval(math.nan, math.nan, math.nan, 0.95)
 
@@ -182,7 +178,7 @@ def _outcome(one: ContrastResult, p_holm: float, alpha: float) -> str:
 def _beside_reference(study: SweepStudy, differences: Sequence[Difference]) -> list[str]:
     """Return what a study without claims has found: every arm beside the reference, two-sided, by Holm over them."""
     measured = {one.metric for one in differences}
-    metric = next((name for name in _JUDGED if name in measured), None)
+    metric = next((name for name in JUDGED if name in measured), None)
     beside = [one for one in differences if one.metric == metric]
     said = []
     for one, p in zip(beside, holm([one.p for one in beside]), strict=True):

@@ -24,6 +24,8 @@ RATIO = "perplexity_ratio/"
 TRAIN = "train/"
 """What the trainer logged, as the mean of its last logs."""
 LAST_LOGS = 10
+JUDGED = (ACCURACY, f"{TRAIN}reward")
+"""What says how well an arm has learned: the first of them that was measured."""
 
 _PERPLEXITY = "perplexity/"
 _LOGGED = ("reward", "completions/mean_length", "completions/clipped_ratio", "entropy", "kl")

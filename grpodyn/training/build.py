@@ -79,8 +79,7 @@ def build_trainer(
     checks.check_columns(config, prompts)
     tokenizer = loading.load_tokenizer(config.model)
     prompts = checks.fitting(config, prompts, tokenizer)
-    for caution in checks.cautions(config, tokenizer):
-        logger.warning("caution: %s", caution)
+    _caution(config, prompts, tokenizer)
     sampled = sampled_test(config, tokenizer)
     beside = retention(config, tokenizer, prompts, held_out)
     model = loading.load_model(config.model)
@@ -125,6 +124,8 @@ def _build_grpo(
     tokenizer = loading.load_tokenizer(config.model)
     prompts = checks.fitting(staged, prompts, tokenizer)
     check_later_stages(config, leg, tokenizer)
+    if not done:
+        _caution(config, prompts, tokenizer)
     if config.sft is not None:
         check_templates(config, tokenizer)
     if leg.in_curriculum and config.curriculum is not None:
@@ -167,8 +168,8 @@ def _build_sft(
     tokenizer = loading.load_tokenizer(config.model)
     check_templates(config, tokenizer)
     check_later_stages(config, leg, tokenizer)
-    for caution in checks.cautions(config, tokenizer):
-        logger.warning("caution: %s", caution)
+    if not done:
+        _caution(config, data.train_prompts(config.task), tokenizer)
     sampled = sampled_test(config, tokenizer)
     beside = retention(config, tokenizer, examples, held_out)
     recorder = _recorder(config, leg.task, run_dir, append)
@@ -180,6 +181,11 @@ def _build_sft(
         _remove_if_empty(run_dir / FOLDER, run_dir)
         raise
     return Training(trainer, recorder, held_out, beside, sampled)
+
+
+def _caution(config: RunConfig, prompts: Any, tokenizer: Any) -> None:
+    for caution in checks.cautions(config, prompts, tokenizer):
+        logger.warning("caution: %s", caution)
 
 
 def _begin_anew(trainer: Any, offset: int, fresh: bool) -> None:

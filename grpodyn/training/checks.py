@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import datasets
@@ -15,7 +15,6 @@ from grpodyn.rewards import KNOWN, RewardContext, RewardFunction
 from grpodyn.rewards.lint import Caution, lint
 from grpodyn.training.conversations import written
 from grpodyn.training.loading import load_architecture
-from grpodyn.training.templates import rendered
 
 
 def reward_functions(config: RunConfig, context: RewardContext | None = None) -> list[RewardFunction]:
@@ -36,14 +35,21 @@ def reward_functions(config: RunConfig, context: RewardContext | None = None) ->
     return [rewards.reward(reward.name, reward.options, context, reward.label) for reward in config.rewards]
 
 
-def cautions(config: RunConfig, tokenizer: Any) -> list[Caution]:
+def cautions(config: RunConfig, prompts: datasets.Dataset, tokenizer: Any) -> list[Caution]:
     """Return what of a run's rewards is likely to be regretted.
 
+    Args:
+        config: of the run.
+        prompts: what completions are sampled for.
+        tokenizer: of the model.
+
     Raises:
-        ConfigError, UnknownNameError: as `reward_functions`.
+        ConfigError, UnknownNameError: as `reward_functions`; or prompts are conversations, and the model has no chat
+            template, or one that refuses them.
     """
     longest = int(config.grpo.get("max_completion_length") or TRL_DEFAULTS["max_completion_length"])
-    conversation = rendered(config.task, tokenizer) if config.task.chat else ""
+    first = prompts[0]["prompt"]
+    conversation = "" if isinstance(first, str) else written(first, tokenizer, config.grpo.get("chat_template_kwargs"))
     return lint(config.rewards, reward_functions(config), longest, tokenizer, conversation)
 
 
@@ -72,7 +78,7 @@ def fitting(config: RunConfig, prompts: datasets.Dataset, tokenizer: Any, what: 
         config: the run config.
         prompts: what completions are sampled for.
         tokenizer: of the model.
-        what: they are called in errors.
+        what: what errors call them.
 
     Raises:
         ConfigError: one is too long and must not be dropped, none is left, or the model has no chat template for
@@ -81,7 +87,7 @@ def fitting(config: RunConfig, prompts: datasets.Dataset, tokenizer: Any, what: 
     most, why = _longest(config)
     if most is None:
         return prompts
-    lengths = token_counts(prompts["prompt"][:], tokenizer)
+    lengths = token_counts(prompts["prompt"][:], tokenizer, config.grpo.get("chat_template_kwargs"))
     too_long = [place for place, length in enumerate(lengths) if length > most]
     if not too_long:
         return prompts
@@ -140,8 +146,13 @@ def _longest(config: RunConfig) -> tuple[int | None, str]:
     return context - completion, f"the model's context of {context} less grpo.max_completion_length {completion}"
 
 
-def token_counts(prompts: Iterable[Any], tokenizer: Any) -> list[int]:
+def token_counts(prompts: Iterable[Any], tokenizer: Any, template: Mapping[str, Any] | None = None) -> list[int]:
     """Return the tokens of each prompt, a conversation as the chat template writes it.
+
+    Args:
+        prompts: texts or conversations.
+        tokenizer: of the model.
+        template: more arguments of the chat template.
 
     Raises:
         ConfigError: there is no chat template, or it refuses a prompt.
@@ -151,7 +162,7 @@ def token_counts(prompts: Iterable[Any], tokenizer: Any) -> list[int]:
         if isinstance(prompt, str):
             texts.append(prompt)
         else:
-            conversations.append(written(prompt, tokenizer))
+            conversations.append(written(prompt, tokenizer, template))
     lengths = [len(ids) for ids in tokenizer(texts)["input_ids"]] if texts else []
     if conversations:
         # The template has written the special tokens already.

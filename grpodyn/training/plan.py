@@ -19,6 +19,7 @@ from grpodyn.training.data import train_prompts
 from grpodyn.training.legs import SFT, Leg, legs
 from grpodyn.training.loading import load_architecture, load_tokenizer
 from grpodyn.training.memory import Memory, Shape, memory, sizes
+from grpodyn.training.sampled import sampled_test
 from grpodyn.training.sft import sft_arguments, sft_examples, sft_steps
 from grpodyn.training.templates import check_templates
 
@@ -105,7 +106,8 @@ def plan_run(config: RunConfig, launch: Launch | None = None) -> RunPlan:
     tokenizer = load_tokenizer(config.model)
     if sft:
         check_templates(config, tokenizer)
-    cautions = tuple(checks.cautions(config, tokenizer))
+    sampled_test(config, tokenizer)
+    cautions = tuple(checks.cautions(config, train_prompts(config.task), tokenizer))
     if not planned:
         prompts = _measured(config, tokenizer)
         return replace(estimate(config, architecture, prompts, launch), cautions=cautions)
@@ -144,7 +146,8 @@ def _measured(config: RunConfig, tokenizer: Any) -> Prompts:
     data = train_prompts(config.task)
     checks.check_columns(config, data)
     data = checks.fitting(config, data, tokenizer)
-    lengths = checks.token_counts(data["prompt"][:PROMPTS_MEASURED], tokenizer)
+    template = config.grpo.get("chat_template_kwargs")
+    lengths = checks.token_counts(data["prompt"][:PROMPTS_MEASURED], tokenizer, template)
     return Prompts(len(data), sum(lengths) / len(lengths), max(lengths))
 
 

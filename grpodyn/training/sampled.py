@@ -36,8 +36,8 @@ def sampled_test(config: RunConfig, tokenizer: Any) -> SampledTest | None:
     """Return the test that a run asks for, or None if its accuracy is exact, or not measured.
 
     Raises:
-        ConfigError, UnknownNameError: the split or the reward is missing, a row lacks what the reward reads, or a prompt is
-            too long.
+        ConfigError, UnknownNameError: the split or the reward is missing, a row lacks what the reward reads, or a
+            prompt is too long.
     """
     evaluate = config.evaluate
     if evaluate is None or evaluate.samples is None or not evaluate.prompts:

@@ -22,9 +22,11 @@ from grpodyn.rewards.thinking import answer_part
         (r"<answer>\boxed{12}</answer>", ["12"]),
         ("48/2 = 24\n#### 1,234", ["1,234"]),
         ("# 5\n#### 7", ["7"]),
-        ("#### Step 1: add 3 and 4\n#### **2. Check**\n#### 7", ["7"]),
-        ("#### Solution\n#### What is asked:\nThe answer is 7.", ["7"]),
+        ("#### Step 1: add 3 and 4\n#### **2. Check**\n#### STEP 3\n#### Part 2 - sum\n#### 7", ["7"]),
+        ("#### Solution\n#### What is asked:\n##### Step 1\nThe answer is 7.", ["7"]),
+        ("#### **Final Answer**\n\\boxed{7}", ["7"]),
         ("#### Final Answer: 7", ["7"]),
+        ("#### Method A\n#### Part of it\n#### Case 2", ["Method A", "Part of it", "Case 2"]),
         (
             "#### True\n#### B\n#### 12 apples\n#### pi/2\n#### Zoey is a knight",
             ["True", "B", "12 apples", "pi/2", "Zoey is a knight"],
@@ -89,7 +91,16 @@ def test_what_never_ends_its_thinking_says_nothing_where_the_chat_template_opens
 
 
 @pytest.mark.parametrize(
-    "piece", ["<answer>", r"\boxed{", "the answer is ", "the answer is\n", "{", "#### ", "#### 1. **", "answer: "]
+    "line", ["1." + " " * 20_000 + "1", "*" * 20_000 + ":" * 20_000 + "x", "Step 1" + " *" * 20_000 + "x"]
+)
+def test_no_heading_takes_long(line: str) -> None:
+    start = time.process_time()
+    marked_answers(f"#### {line}")
+    assert time.process_time() - start < 0.5
+
+
+@pytest.mark.parametrize(
+    "piece", ["<answer>", r"\boxed{", "the answer is ", "the answer is\n", "{", "#### ", "answer: "]
 )
 def test_no_text_takes_long(piece: str) -> None:
     start = time.process_time()

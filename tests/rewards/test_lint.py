@@ -105,6 +105,11 @@ def test_thinking_that_the_chat_template_opens() -> None:
     thinks = weighed("xml_format", 0.5, tags=["think", "answer"])
     assert "none has the form" in cautions("exact_match", thinks, conversation=opens)["rewards.1.options.opened"]
     assert cautions("exact_match", weighed("xml_format", 0.5), conversation=opens) == {}
+    for tags, key in (
+        (weighed("xml_tag", 0.1, tag="think"), "tag"),
+        (weighed("xml_tags", 0.1, tags=["think"]), "tags"),
+    ):
+        assert list(cautions("exact_match", tags, conversation=opens)) == [f"rewards.1.options.{key}"]
     for chosen in (True, False):
         assert cautions(weighed("numeric_match", 1.0, opened=chosen), conversation=opens) == {}
     assert cautions("numeric_match", conversation="<|User|>…<|Assistant|>") == {}

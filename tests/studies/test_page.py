@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from grpodyn.statistics import Interval
 from grpodyn.studies.expand import planned_runs
-from grpodyn.studies.results import RESULTS
+from grpodyn.studies.results import RESULTS, ArmResult
 from grpodyn.studies.runner import carry_out
 from tests.simulation.scripts import report_script
 from tests.studies.conftest import FakePool, Watcher
@@ -51,6 +54,24 @@ def test_without_claims_the_page_holds_every_arm_beside_the_reference(script, tw
     assert "### Beside none" in text
     assert "| kl | `perplexity_ratio/text` | ×" in text
     assert f"- {result.reading[0]}" in text
+
+
+def test_where_nothing_is_held_out_the_reward_is_shown(script):
+    arms = [ArmResult(name, {}, (1, 2), {"train/reward": Interval(0.5, 0.4, 0.6, 0.95)}, {}) for name in ("a", "b")]
+    result = SimpleNamespace(arms=arms, contrasts=[], differences=[], runs=[])
+    assert script.metrics(result) == ["train/reward"]
+    assert script.draw(result).axes[0].get_title() == "train/reward"
+
+
+def test_a_sweep_without_a_run_cannot_be_published(script, two_arms, tmp_path, monkeypatch, capsys):
+    planned, folder = planned_runs(two_arms, tmp_path), tmp_path / "out"
+    pool = lambda: FakePool(**{run.name.replace("-", "_"): "failed" for run in planned})  # noqa: E731
+    carry_out(two_arms, planned, [], folder, pool, Watcher())
+    monkeypatch.setattr("sys.argv", ["sweep.py", str(folder), "-o", str(tmp_path / "page.md")])
+    with pytest.raises(SystemExit):
+        script.main()
+    assert "no run is done yet" in capsys.readouterr().err
+    assert not (tmp_path / "page.md").exists()
 
 
 def test_the_figure_has_a_panel_a_metric_and_a_dot_a_run(script, finished, tmp_path):

@@ -79,6 +79,11 @@ def test_a_plan_warns_and_refuses_as_the_run_does(tmp_path) -> None:
     assert [caution.key for caution in plan_run(wanted).cautions] == ["rewards.0.weight"]
     with pytest.raises(ConfigError, match="6 of 6 prompts"):
         plan_run(config(tmp_path, ROWS, task={"max_prompt_tokens": 3}))
+    longer = [*ROWS, {"question": "10000+1=", "solution": "10001", "level": 0, "also": None}]
+    of_rows = {"max_prompt_tokens": 4, "split": f"train[:{len(ROWS)}]"}
+    sampled = {"samples": 2, "split": f"train[{len(ROWS)}:]"}
+    with pytest.raises(ConfigError, match="1 of 1 held-out prompts"):
+        plan_run(config(tmp_path, longer, task=of_rows, evaluate=sampled))
 
 
 def test_longer_prompts_are_dropped_if_asked(tmp_path) -> None:

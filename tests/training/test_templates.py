@@ -8,6 +8,7 @@ from typing import Any
 
 import jinja2
 import pytest
+from datasets import Dataset
 
 from grpodyn.config.run import from_dict
 from grpodyn.config.task import TaskConfig
@@ -48,14 +49,29 @@ def test_a_task_s_own_instruction_is_shown_where_it_is_used(rows):
     assert rendered(TaskConfig(name="gsm8k", dataset=rows, template="Q: {prompt}"), TOKENIZER) == "Q: …the prompt…"
 
 
-@pytest.mark.parametrize(("chat", "found"), [(True, ["rewards.0.options.opened"]), (False, [])])
-def test_a_run_is_told_where_its_chat_template_opens_the_thinking(rows, chat, found):
-    def opens(messages: Any, **_: Any) -> str:
-        return joined(messages) + "<assistant><think>\n"
+def opens(messages: Any, enable_thinking: bool = True, **_: Any) -> str:
+    return joined(messages) + "<assistant>" + ("<think>\n" if enable_thinking else "")
 
-    raw = {"model": "embedded", "task": {"name": "gsm8k", "dataset": rows, "chat": chat}, "rewards": ["numeric_match"]}
+
+TEXT = "2+2=<think>"
+TALK = [{"role": "user", "content": "2+2="}]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "grpo", "found"),
+    [
+        (TALK, {}, ["rewards.0.options.opened"]),
+        (TALK, {"chat_template_kwargs": {"enable_thinking": False}}, []),
+        (TEXT, {}, []),  # shows it by itself
+    ],
+)
+def test_a_run_is_told_where_its_chat_template_opens_the_thinking(prompt, grpo, found):
+    config = from_dict(
+        {"model": "embedded", "task": "arithmetic_format", "rewards": ["numeric_match"], "grpo": grpo}, "t"
+    )
     tokenizer = SimpleNamespace(chat_template="…", apply_chat_template=opens)
-    assert [caution.key for caution in cautions(from_dict(raw, "test"), tokenizer)] == found
+    prompts = Dataset.from_list([{"prompt": prompt}])
+    assert [caution.key for caution in cautions(config, prompts, tokenizer)] == found
 
 
 def test_an_instruction_in_one_stage_alone_is_refused(rows):
