@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from datasets import Dataset
+
 from grpodyn.ablation.cooling import CooledBase
 from grpodyn.ablation.measuring import SAMPLED_TEMPERATURES, Curve, Measured, Sampling, measure, measure_sampled
 from grpodyn.ablation.protocol import Measure
@@ -32,7 +34,7 @@ from grpodyn.evaluation.text import read_text, windows
 from grpodyn.recording.checkpoint_files import CheckpointFiles
 from grpodyn.tasks import Examples
 from grpodyn.trace.manifest import utc_now
-from grpodyn.training import data, loading
+from grpodyn.training import checks, data, loading
 from grpodyn.training.arguments import grpo_arguments, lora_arguments
 from grpodyn.training.build import assemble
 from grpodyn.training.quiet import quiet_libraries
@@ -55,11 +57,11 @@ def setup_of(config: RunConfig, measurement: Measure) -> dict[str, Any]:
     plain = config.model_dump(mode="json", include={"model", "task", "rewards", "grpo"}, exclude_defaults=True)
     left_out = {"learning_rate", *run_config.SECRET_GRPO_KEYS}
     plain["grpo"] = {key: value for key, value in plain["grpo"].items() if key not in left_out}
-    prompts = data.train_prompts(config.task)
+    tokenizer = cache(lambda: loading.load_tokenizer(config.model))
+    prompts = _trained_on(config, tokenizer())
     splits = {
         config.task.split: _hash(prompts["prompt"], prompts["answer"] if "answer" in prompts.column_names else [])
     }
-    tokenizer = cache(lambda: loading.load_tokenizer(config.model))
     # Conversations are compared as the model reads them.
     trained_on = data.as_judged(prompts, tokenizer()).prompts if config.task.chat else map(str, prompts["prompt"])
     seen = dict.fromkeys(trained_on, config.task.split)
@@ -84,6 +86,11 @@ def setup_of(config: RunConfig, measurement: Measure) -> dict[str, Any]:
     if texts:
         found["texts"] = {source: read_text(source).digest for source in texts}
     return found
+
+
+def _trained_on(config: RunConfig, tokenizer: Any) -> Dataset:
+    """Return the prompts of a task as `record` trains on them: those that are too long dropped, if asked for."""
+    return checks.fitting(config, data.train_prompts(config.task), tokenizer)
 
 
 def fingerprint(model: ModelConfig) -> str:
@@ -114,7 +121,7 @@ class Bench:
             self.tokenizer = loading.load_tokenizer(self.config.model)
             self.base = loading.load_model(self.config.model)
             self.base.to(grpo_arguments(self.config, Path(tempfile.gettempdir())).device)
-            self.prompts = data.train_prompts(self.config.task)
+            self.prompts = _trained_on(self.config, self.tokenizer)
             self._splits = {
                 split: data.measured_on(self.config, split, self._measure.prompts, lambda: self.tokenizer)
                 for split in (self._measure.tuning_split, self._measure.split)

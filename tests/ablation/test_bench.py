@@ -112,6 +112,17 @@ def test_prompts_that_were_trained_on_are_no_test(tmp_path):
         setup_of(run_config.embedded(settings), measure)
 
 
+def test_prompts_that_record_leaves_out_are_not_trained_on_here_either(tmp_path):
+    rows = "\n".join(f'{{"prompt": "{i}+1=", "answer": "{i + 1}.0"}}' for i in range(30))
+    (tmp_path / "data.jsonl").write_text(rows + "\n")
+    task = f"dataset: {tmp_path}/data.jsonl, split: 'train[:20]', max_prompt_tokens: 4"
+    measure = Measure(prompts=5, split="train[20:25]", tuning_split="train[25:]")
+    setup = setup_of(run_config.embedded([f"task={{{task}, too_long: drop}}", *QUICK[:3]]), measure)
+    assert len(Bench(setup).prompts) == 10  # of one digit
+    with pytest.raises(ConfigError, match="10 of 20 prompts have more than 4 tokens"):
+        setup_of(run_config.embedded([f"task={{{task}}}", *QUICK[:3]]), measure)
+
+
 def test_a_setup_does_not_depend_on_defaults_that_are_spelled_out(setup):
     spelled_out = run_config.embedded([*QUICK, "model.dtype=float32", "seed=5", "grpo.learning_rate=1e-2"])
     assert setup_of(spelled_out, MEASURE) == setup
