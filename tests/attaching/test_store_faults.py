@@ -198,9 +198,9 @@ def garbled(content: bytes, seed: int) -> bytes:
 def check_garbled(whole: Path, true: xr.Dataset, folder: Path, group: str, seeds: int, array: str = "") -> None:
     damaged = folder / "run"
     shutil.copytree(whole, damaged)
-    for name in files_of(damaged):
-        if not (name.startswith(f"trace.zarr/{group}/{array}") and "/c/" in name):
-            continue
+    chunks = [name for name in files_of(damaged) if name.startswith(f"trace.zarr/{group}/{array}") and "/c/" in name]
+    assert chunks, "nothing would be garbled"
+    for name in chunks:
         content = (damaged / name).read_bytes()
         for seed in range(seeds):
             (damaged / name).write_bytes(garbled(content, seed))
