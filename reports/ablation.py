@@ -35,6 +35,7 @@ def page(result: Ablation) -> str:
             f"T={base.best_temperature:g} (its best on the tuning split).",
             _arms(arms),
         ]
+    parts += ["### Who wins where", _who_wins(result)] * (len(result.bases) > 1)
     parts += ["### Comparisons", _comparisons(result)]
     if result.notes:
         parts += ["### Notes", "\n".join(f"- {note}" for note in result.notes)]
@@ -54,6 +55,45 @@ def _arms(arms: Sequence[ArmResult]) -> str:
         for arm in arms
     ]
     return "\n".join([head, *rows])
+
+
+SAME_BUDGET = 1.06
+"""Arms of up to this multiple of the tested adapter's parameters are listed side by side."""
+
+
+def _who_wins(result: Ablation) -> str:
+    """Return the share of all-linear's gain that each arm of the tested adapter's size keeps, a column a task."""
+    tasks = [base.task for base in result.bases]
+    sizes = {task: arm.trainable_params for task in tasks if (arm := result.arm(result.candidate, task))}
+    rows: dict[str, dict[str, ArmResult]] = {}
+    for arm in result.arms:
+        if arm.lora is not None and arm.trainable_params <= SAME_BUDGET * sizes.get(arm.task, 0):
+            rows.setdefault(arm.arm, {})[arm.task] = arm
+    kept = {name: {task: of[task].gain_kept.value for task in tasks if task in of} for name, of in rows.items()}
+    best = {
+        task: max((k[task] for k in kept.values() if not math.isnan(k.get(task, math.nan))), default=math.nan)
+        for task in tasks
+    }
+
+    def mean(name: str) -> float:
+        return sum(kept[name].values()) / len(tasks) if len(kept[name]) == len(tasks) else math.nan
+
+    def cell(name: str, task: str) -> str:
+        value = kept[name].get(task, math.nan)
+        if math.isnan(value):
+            return "–"
+        shown = f"**{value:.1%}**" if value == best[task] else f"{value:.1%}"
+        steps = _steps(rows[name][task])
+        return f"{shown}, {'never' if steps.startswith('0 of') else steps}"
+
+    order = sorted(rows, key=lambda name: (math.isnan(mean(name)), -mean(name)))
+    head = [f"| arm | {' | '.join(tasks)} | mean |", f"|---|{'--:|' * (len(tasks) + 1)}"]
+    lines = [f"| {name} | {' | '.join(cell(name, t) for t in tasks)} | {number(mean(name), '.1%')} |" for name in order]
+    about = (
+        "Adapters of the tested one's size, best first: share of all-linear's gain that is kept (the best of a task in "
+        "bold), then steps to the level, or how many seeds reach it. The seeds of each arm are in the tables above."
+    )
+    return "\n".join([about, "", *head, *lines])
 
 
 def _comparisons(result: Ablation) -> str:

@@ -127,7 +127,6 @@ class Bench:
                 for split in (self._measure.tuning_split, self._measure.split)
             }
         self._curve_examples = self._splits[self._measure.tuning_split].head(self._measure.curve_prompts)
-
         texts = [read_text(source) for source in setup.get("texts", ())]
         self._texts = {text.name: windows(text, self.tokenizer, _WINDOW, _WINDOWS) for text in texts}
         self._sampling = self._sampled()
@@ -224,7 +223,7 @@ class Bench:
         return [(0, self._curve_accuracy(self.base))]
 
     def _curve_accuracy(self, model: Any) -> float:
-        examples = self._splits[self._measure.tuning_split].head(self._measure.curve_prompts)
+        examples = self._curve_examples
         return exact_accuracy(model, self.tokenizer, examples.prompts, examples.answers)
 
     def _beside_base(self, model: Any, measured: Measured, examples: Examples) -> tuple[float, float]:

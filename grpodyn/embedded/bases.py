@@ -19,8 +19,10 @@ from grpodyn.errors import UnknownNameError
 from grpodyn.tasks.arithmetic_format import AnswerFormat, ArithmeticFormat, problems
 from grpodyn.tasks.arithmetic_stages import STAGE_NAMES, ArithmeticCurriculum, all_solved, solved
 from grpodyn.tasks.joint_commands import FIRST, JointCommands
+from grpodyn.tasks.letter_shifts import LetterShifts
 from grpodyn.tasks.readings import ReadingTask
 from grpodyn.tasks.string_commands import COMMANDS, LETTERS, StringCommands
+from grpodyn.tasks.sum_commands import DIGITS, SumCommands
 
 FORMAT_SHARES: Final = {
     AnswerFormat.PLAIN: 0.36,
@@ -90,10 +92,12 @@ def _under_reading(task: type[ReadingTask], reading: int) -> Callable[[str], str
     return lambda prompt: task.read(prompt, reading)
 
 
-def _of_readings(name: str, task: type[ReadingTask], about: str, characters: str, local_layers: int) -> Base:
+def _of_readings(
+    name: str, task: type[ReadingTask], about: str, characters: str, local_layers: int, steps: int = 360
+) -> Base:
     names = ["likeliest reading", *(f"reading {i}" for i in range(2, len(task.shares))), "wanted reading"]
     ways = {way: _under_reading(task, reading) for reading, way in enumerate(names)}
-    recipe = Recipe(steps=360, batch_size=192)
+    recipe = Recipe(steps=steps, batch_size=192)
     return Base(name, task.name, about, characters, 8, local_layers, recipe, ways, task.shares, task.prompts)
 
 
@@ -179,6 +183,23 @@ BASES: Final[dict[str, Base]] = {
             "than the token before, so the two digits meet in the fifth.",
             characters=FIRST + LETTERS + "=",
             local_layers=4,
+        ),
+        _of_readings(
+            "embedded-shifts",
+            LetterShifts,
+            about="It moves four letters on in the alphabet on command, and takes each command in one of three "
+            "readings at random; GRPO teaches it the wanted one.",
+            characters=COMMANDS + LETTERS + "=",
+            local_layers=0,
+        ),
+        _of_readings(
+            "embedded-sums",
+            SumCommands,
+            about="It adds two digits, puts four letters in another order as their sum commands, and takes each sum in "
+            "one of three readings at random; GRPO teaches it the wanted one.",
+            characters=DIGITS + LETTERS + "=",
+            local_layers=0,
+            steps=600,  # adding takes longer to learn than looking a command up
         ),
         _of_curriculum("embedded-curriculum-small", 3),
         _of_curriculum("embedded-curriculum", 6),

@@ -257,6 +257,7 @@ def _evidence(movement: Movement, ladder: Ladder) -> tuple[Evidence, ...]:
 
 def _warnings(run: Run, movement: Movement, model: twin.Twin, ladder: Ladder, chosen: _Chosen) -> tuple[str, ...]:
     plan = chosen.proven.choice.plan
+    hypothesis = chosen.placed and chosen.rung == rungs.PATCH
     return (
         *chosen.notes,
         *chosen.proven.choice.warnings,
@@ -264,7 +265,7 @@ def _warnings(run: Run, movement: Movement, model: twin.Twin, ladder: Ladder, ch
         *limits.left_out(model),
         *limits.coverage(chosen.proven.resolved, by_choice=chosen.placed),
         *limits.unseen(run, plan),
-        *(limits.of_patch_test(ladder.patch, plan) if ladder.patch is not None else ()),
+        *(limits.of_patch_test(ladder.patch, plan, placed=hypothesis) if ladder.patch is not None else ()),
         *limits.of_lora_run(run.manifest.lora),
         *evidence.warnings(movement),
     )

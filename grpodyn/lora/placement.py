@@ -75,16 +75,22 @@ def _path(linear: Sequence[LinearModule], options: Options, stored: Stored) -> I
     """Adapters in the order in which a shrinking budget reaches them."""
     tried = ranks(options, stored)
     comfortable = [rank for rank in tried if rank >= REDUCED_RANK] or tried[:1]
+    # A lower rank lowers all-linear at that rank alike, so under a fraction only leaving modules out helps.
+    lowest = tried[0] if options.max_params is None else comfortable[-1]
     left, gone = list(linear), list[str]()
     yield Candidate(tried[0], tuple(left), ())
+    start = tried[0]
+    if options.max_params is not None and not stored.is_tied:
+        # Where parts stand in for each other, all of them at a low rank beat some of them at a high one.
+        start = lowest = tried[-1]
+        yield from (Candidate(rank, tuple(left), (f"rank {tried[0]} → {rank}",)) for rank in tried[1:])
+        gone += [f"rank {tried[0]} → {start}"] * (start != tried[0])
     for step in _free_steps(linear, stored):
         left = [module for module in left if module.name not in step.modules]
         gone.append(f"{step.what} left out")
-        yield Candidate(tried[0], tuple(left), tuple(gone))
-    # A lower rank lowers all-linear at that rank alike, so under a fraction only leaving modules out helps.
-    lowest = tried[0] if options.max_params is None else comfortable[-1]
-    if lowest != tried[0]:
-        gone.append(f"rank {tried[0]} → {lowest}")
+        yield Candidate(start, tuple(left), tuple(gone))
+    if lowest != start:
+        gone.append(f"rank {start} → {lowest}")
         yield Candidate(lowest, tuple(left), tuple(gone))
     order = sorted(left, key=lambda module: _density(module, stored))
     for count, module in enumerate(order[:-1], 1):

@@ -13,6 +13,10 @@ KEEPS = 0.9
 """A rank keeps the gain if this share of it is left …"""
 SURELY_KEEPS = 0.8
 """… and its interval stays above this one."""
+NEEDED = 0.1
+"""A change is tied to its place if some part surely costs this share of the gain when it is put back. On three study
+tasks random places lost to advised ones by .144 and .011 where one part cost .32 and .34, and by nothing where the most
+that any cost was .09 (docs/results/lora-advice.md)."""
 LEAST_RANK = 4
 """No truncation supports a smaller rank: trained adapters need more directions than a finished change shows."""
 
@@ -48,6 +52,17 @@ class Stored:
     def by_types(self) -> bool:
         """Whether the verdict is about module types rather than layers."""
         return self.found.leading != "layers"
+
+    @property
+    def most_needed(self) -> PartResult | None:
+        """The part within LoRA's reach that surely costs most when it is put back; None where none was tested."""
+        parts = [part for part in self.found.parts if part.is_target]
+        return max(parts, key=lambda part: part.lost.low, default=None)
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether the change depends on a place: in others, other parts can stand in for each."""
+        return self.most_needed is not None and self.most_needed.lost.low >= NEEDED
 
     @property
     def rest(self) -> Held:

@@ -11,15 +11,26 @@ from grpodyn.tasks.arithmetic_stages import STAGE_TASKS, ArithmeticCurriculum
 from grpodyn.tasks.choices import ArcChallenge, MultipleChoice
 from grpodyn.tasks.gsm8k import Gsm8k
 from grpodyn.tasks.joint_commands import JointCommands
+from grpodyn.tasks.letter_shifts import LetterShifts
 from grpodyn.tasks.programs import Mbpp, OpenCoder, Programs
 from grpodyn.tasks.puzzles import ReasoningGym
 from grpodyn.tasks.rows import DatasetTask, RowsTask
 from grpodyn.tasks.source import Source
 from grpodyn.tasks.string_commands import StringCommands
+from grpodyn.tasks.sum_commands import SumCommands
 from grpodyn.tasks.task import Task
 
 _MADE_HERE: dict[str, Callable[[], Task]] = {
-    known.name: known for known in (ArithmeticCurriculum, ArithmeticFormat, JointCommands, StringCommands, *STAGE_TASKS)
+    known.name: known
+    for known in (
+        ArithmeticCurriculum,
+        ArithmeticFormat,
+        JointCommands,
+        LetterShifts,
+        StringCommands,
+        SumCommands,
+        *STAGE_TASKS,
+    )
 }
 _OF_DATASETS: dict[str, type[DatasetTask]] = {
     known.name: known for known in (ArcChallenge, Gsm8k, Mbpp, MultipleChoice, OpenCoder, Programs)

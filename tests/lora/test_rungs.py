@@ -241,6 +241,25 @@ def test_under_a_budget_what_holds_nothing_gives_way_first(tested: Any) -> None:
     assert "hold least for their size" in quarter.verdict
 
 
+@pytest.mark.parametrize(("lost", "tied"), [(0.04, False), (0.14, False), (0.16, True), (0.4, True)])
+def test_where_no_part_is_needed_the_rank_gives_way_before_the_place(tested: Any, lost: float, tied: bool) -> None:
+    # Intervals of the parts are ± .05, and .1 has to be surely lost.
+    effects = {i: (0.1, lost if i == 3 else 0.02) for i in range(6)}
+    run = tested(attribution("distributed", (), layers=effects, types=dict.fromkeys(SEVEN, (0.1, 0.04))))
+    whole = advise(run, Options())
+    quarter = advise(run, Options(max_params=whole.trainable_params // 4))
+    assert (len(quarter.modules) < 42) == tied
+    assert {m.rank for m in quarter.modules} == {16 if tied else 4}
+    fraction = advise(run, Options(max_fraction=0.25))
+    assert {m.rank for m in fraction.modules} == {16}
+    assert any("with --max-params the rank goes down first" in line for line in fraction.warnings) != tied
+    if not tied:
+        assert "rank 16 → 4" in quarter.verdict
+        tight = advise(run, Options(max_params=whole.trainable_params // 8))
+        assert {m.rank for m in tight.modules} == {4}
+        assert len(tight.modules) < 42
+
+
 @pytest.mark.slow
 def test_redundant_parts_do_not_both_give_way(tested: Any) -> None:
     effects = {i: (0.95, 0.02) if i in (1, 4) else (0.0, 0.0) for i in range(6)}
