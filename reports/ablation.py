@@ -2,7 +2,7 @@
 
     python reports/ablation.py runs/lora-advice -o docs/results/lora-advice.md --figure docs/figures/lora-advice.png
 
-Reads `ablation.json` and computes nothing. In a page that exists, what stands between the two markers is replaced; the
+Reads `ablation.json` and judges nothing. In a page that exists, what stands between the two markers is replaced; the
 words around it are left alone.
 """
 

@@ -30,7 +30,7 @@ def curve(arm: ArmResult, records: Sequence[Record]) -> Curve:
         record
         for record in records
         if (record.task, record.arm, record.phase) == (arm.task, arm.arm, "test")
-        and record.learning_rate == arm.learning_rate
+        and (record.learning_rate, record.parameters) == (arm.learning_rate, arm.trainable_params)
         and record.error is None
     ]
     points: dict[int, dict[int, float]] = {}

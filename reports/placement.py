@@ -2,7 +2,7 @@
 
     python reports/placement.py runs/single-parts --protocol configs/studies/lora_advice_single_parts.yaml \
         --full runs/lora-advice/sources --lora runs/placement/lora --first-tenth runs/placement/first-tenth \
-        -o docs/results/lora-advice.md --json docs/results/lora-advice/placement.json
+        -o docs/results/placement.md --json docs/results/placement.json
 
 The criterion is an ablation with arms `layer:N` and `type:NAME`. Each folder of sources holds one recorded run a task,
 under the task's name. In a page that exists, what stands between the two markers is replaced.

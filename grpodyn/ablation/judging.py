@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, stdev
 
-from grpodyn.ablation.outcome import LEVEL, TaskOutcome
+from grpodyn.ablation.outcome import TaskOutcome, one_sided, smallest_seen
 from grpodyn.ablation.plan import TaskPlan
 from grpodyn.ablation.protocol import ADVISED, TEMPERATURE, Study
 from grpodyn.ablation.results import VERSION, Ablation, ArmResult, Base, Comparison, VerdictKind
 from grpodyn.ablation.schedule import Find
 from grpodyn.errors import UsageError
-from grpodyn.statistics import holm, mean_interval, required_pairs
+from grpodyn.statistics import holm, required_pairs
 
 
 def conclude(
@@ -38,9 +38,11 @@ def conclude(
     outcomes = [TaskOutcome(study.testing(plan.candidate), plan, find) for plan in plans]
     primary = [pair for outcome in outcomes for pair in outcome.primary()]
     adjusted = holm([comparison.p for comparison, _ in primary])
+    # That the opposite holds is a finding too, and asks for the same correction.
+    opposite = holm([_opposite(comparison, differences) for comparison, differences in primary])
     judged = [
-        _judged(replace(comparison, p_holm=p), differences, study.alpha, len(primary))
-        for (comparison, differences), p in zip(primary, adjusted, strict=True)
+        _judged(replace(comparison, p_holm=p), differences, against, study.alpha, len(primary))
+        for (comparison, differences), p, against in zip(primary, adjusted, opposite, strict=True)
     ]
     kind, verdict = _verdict(judged)
     descriptive = [comparison for outcome in outcomes for comparison in outcome.described()]
@@ -66,13 +68,18 @@ def conclude(
     )
 
 
-def _judged(of: Comparison, differences: Sequence[float], alpha: float, family: int) -> Comparison:
+def _opposite(of: Comparison, differences: Sequence[float]) -> float:
+    return math.nan if of.outcome == "not tested" else one_sided(differences, "less")
+
+
+def _judged(of: Comparison, differences: Sequence[float], against: float, alpha: float, family: int) -> Comparison:
     if of.outcome == "not tested":
         return of
-    interval = mean_interval(differences, LEVEL)
+    # At the strictest level that Holm may ask for, as `needs_seeds`.
+    of = replace(of, smallest_seen=smallest_seen(differences, alpha / family))
     if of.p_holm < alpha:
         return replace(of, outcome="confirmed")
-    if interval.high < 0:
+    if against < alpha:
         return replace(of, outcome="refuted")
     return replace(of, needs_seeds=_needs(differences, alpha, family))
 
@@ -117,7 +124,10 @@ def _reading(primary: Sequence[Comparison]) -> list[str]:
     for c in primary:
         claim = "not worse than" if c.test == "not_worse" else "better than"
         if c.outcome == "not tested":
-            lines.append(f"{c.task}: {c.a} {claim} {c.b}: no result (an arm is missing, or both are one adapter)")
+            why = "no result (an arm is missing, or both are one adapter)"
+            if c.seeds and not math.isnan(c.difference.value):
+                why = f"not judged before all seeds are there; {c.difference} over {c.seeds} so far"
+            lines.append(f"{c.task}: {c.a} {claim} {c.b}: {why}")
             continue
         margin = f" (margin {c.margin:.3f})" if c.test == "not_worse" else ""
         line = f"{c.task}: {c.a} {claim} {c.b}{margin}: {c.outcome}; difference {c.difference}, {c.seeds} seeds"

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,6 +17,7 @@ from grpodyn.attribution import result as attribution
 from grpodyn.attribution.request import Request, carry_out
 from grpodyn.attribution.run import Watcher
 from grpodyn.config.batching import batch_plan, planned_steps, world_size
+from grpodyn.config.resume import check_same
 from grpodyn.config.run import RunConfig
 from grpodyn.errors import GrpodynError, MissingDataError, UsageError
 from grpodyn.evaluation.records import HeldOut, held_out_by_step
@@ -105,12 +106,13 @@ def pilot(
             f"a warm-up of {short} steps (at least {LEAST_STEPS}) is no shorter than the run of {steps}; train the run"
         )
     _train_once(_all_linear(config, short), warm, display)
-    started = time.perf_counter()
     if patch_test:
         _patch(warm, display.say)
-    found = lora_advice.advise(open_run(warm), options or Options())
+    started = time.perf_counter()
+    found = _advice(open_run(warm), options or Options(), display.say)
     kept = found.trainable_params == found.all_linear_params
-    overhead = time.perf_counter() - started
+    # The patch test may be of an earlier start; its own seconds are in its file.
+    overhead = time.perf_counter() - started + _patch_seconds(warm)
     _write(folder / ADVICE, found.to_json())
     display.say(_decision(found, kept))
     _train_once(_as_advised(config, found, _alpha_rate(config)), folder / RUN, display)
@@ -151,8 +153,11 @@ def _train_once(config: RunConfig, directory: Path, display: Display) -> None:
 
     Raises:
         NotFinished: it was stopped.
+        ConfigError: what is there was trained under other settings.
     """
     resume = directory.exists()
+    if resume:
+        check_same(directory, config)
     if not resume or open_run(directory).status != "finished":
         train(config, directory, display, resume=resume)
     if open_run(directory).status != "finished":
@@ -168,10 +173,28 @@ def _patch(warm: Path, say: Callable[[str], None]) -> None:
         say(f"the warm-up is not patch-tested, advice rests on movement alone: {error}")
 
 
+def _advice(warm: Run, options: Options, say: Callable[[str], None]) -> Advice:
+    """Return the warm-up's advice; where nothing supports leaving parts out, a fraction is met by a lower rank."""
+    try:
+        return lora_advice.advise(warm, options)
+    except UsageError as error:
+        if options.max_fraction is None:
+            raise
+        say(f"{error}; all linear modules are trained at a lower rank")
+        whole = lora_advice.advise(warm, replace(options, max_fraction=None)).all_linear_params
+        size = math.floor(options.max_fraction * whole)
+        limit = size if options.max_params is None else min(size, options.max_params)
+        return lora_advice.advise(warm, replace(options, max_fraction=None, max_params=limit))
+
+
+def _patch_seconds(warm: Path) -> float:
+    file = warm / attribution.FILE
+    return attribution.read(file).seconds if file.is_file() else 0.0
+
+
 def _decision(found: Advice, kept: bool) -> str:
     if kept:
-        why = "no smaller adapter would save 5 % of time or memory" if found.rung > 1 else "movement supports no other"
-        return f"keep all-linear: {why} ({found.verdict})"
+        return f"keep all-linear ({found.verdict})"
     saved = ""
     if found.savings is not None:
         saved = f", estimated to save {found.savings.time_share:.0%} of a step and {found.savings.memory_share:.0%} of "

@@ -98,12 +98,18 @@ class _Origin:
         return None if self._directory is None else read_source(self._directory, self._target.study)
 
     def identity(self) -> str:
-        """Return what the advice depends on: a run and its patch test, or a file's content."""
-        if self._file is not None:
-            try:
-                return hashlib.sha256(self._file.read_bytes()).hexdigest()
-            except OSError as error:
-                raise ConfigError(f"{self._file} cannot be read: {error.strerror or error}") from error
+        """Return what the advice depends on: a file's content, a run and its patch test, or both."""
+        return " ".join(part for part in (self._file_identity(), self._run_identity()) if part)
+
+    def _file_identity(self) -> str:
+        if self._file is None:
+            return ""
+        try:
+            return hashlib.sha256(self._file.read_bytes()).hexdigest()
+        except OSError as error:
+            raise ConfigError(f"{self._file} cannot be read: {error.strerror or error}") from error
+
+    def _run_identity(self) -> str:
         directory = self._directory
         if directory is None:
             return ""
@@ -115,7 +121,7 @@ class _Origin:
     @property
     def notes(self) -> tuple[str, ...]:
         """What did not go as planned."""
-        return () if self._source is None else self._source.notes
+        return () if self._source is None or self._file is not None else self._source.notes
 
     def build(self) -> ArmBuilder:
         """Return the builder of this task's arms."""
@@ -123,7 +129,7 @@ class _Origin:
         signals: Signals | None = None
         if self._source is not None:
             advised, signals = self._source.advised, self._source.signals
-        elif self._file is not None:
+        if self._file is not None:
             advised = read_advice(self._file)
         architecture = loading.load_architecture(self._config.model)
         named = (architecture.architectures or [""])[0]

@@ -5,6 +5,8 @@ The `study` section of a YAML file, or defaults around a run. No torch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import count, islice
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -232,6 +234,15 @@ def load_study(path: Path) -> tuple[Study, dict[str, RunConfig]]:
     return study, {task.name: run_config.load(path.parent / task.config) for task in study.tasks}
 
 
+def without(taken: int, seeds: Sequence[int]) -> list[int]:
+    """Return as many seeds, one that is taken replaced by the next free one.
+
+    >>> without(2, [1, 2, 3]), without(7, [1, 2, 3])
+    ([1, 3, 4], [1, 2, 3])
+    """
+    return [seed for seed in (*seeds, max(seeds) + 1) if seed != taken][: len(seeds)]
+
+
 def restricted(study: Study, *, arms: list[str] | None, seeds: int | None) -> Study:
     """Return a study with fewer arms or seeds, as asked for on the command line.
 
@@ -247,8 +258,9 @@ def restricted(study: Study, *, arms: list[str] | None, seeds: int | None) -> St
     if seeds is not None:
         if seeds < 1:
             raise ConfigError(f"--seeds {seeds}: expected at least 1")
-        more = range(max(study.seeds) + 1, max(study.seeds) + 1 + max(0, seeds - len(study.seeds)))
-        changes["seeds"] = [*study.seeds, *more][:seeds]
+        used = {study.source.seed, *(study.tuning.seeds if study.tuning else [])}
+        free = (seed for seed in count(max(study.seeds) + 1) if seed not in used)
+        changes["seeds"] = [*study.seeds, *islice(free, max(0, seeds - len(study.seeds)))][:seeds]
         changes["other_seeds"] = [seed for seed in study.other_seeds if seed in changes["seeds"]][:seeds] or (
             changes["seeds"][:1]
         )

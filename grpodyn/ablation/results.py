@@ -132,10 +132,13 @@ class Ablation:
 
     @property
     def best_supported(self) -> ArmResult | None:
-        """The adapter that advice may rest on: the candidate if confirmed, all-linear if refuted, else None."""
-        if self.verdict_kind == "confirmed":
-            return self.arm(self.candidate)
-        return self.arm("all-linear") if self.verdict_kind == "refuted" else None
+        """The adapter that advice may rest on: the candidate if confirmed, all-linear if refuted, else None.
+
+        An arm that was never trained to its end supports nothing.
+        """
+        names = {"confirmed": self.candidate, "refuted": "all-linear"}
+        arm = self.arm(names.get(self.verdict_kind, ""))
+        return arm if arm is not None and arm.seeds else None
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain JSON values; nan and infinity become null."""

@@ -13,6 +13,7 @@ from grpodyn.attribution import result as attribution
 from grpodyn.attribution.request import Request, carry_out
 from grpodyn.attribution.run import Plan, Watcher
 from grpodyn.config.lora_file import read_lora
+from grpodyn.config.resume import check_same
 from grpodyn.config.run import RunConfig
 from grpodyn.errors import GrpodynError
 from grpodyn.lora import advice as lora_advice
@@ -37,16 +38,15 @@ def train_source(config: RunConfig, study: Study, directory: Path, display: Disp
     """Train the source run, or go on with it; return whether it is finished.
 
     Raises:
-        ConfigError, UnknownNameError: the config does not describe a run that can start.
+        ConfigError, UnknownNameError: the config does not describe a run that can start, or the one that is there was
+            trained under other settings.
     """
-    if directory.exists():
-        status = open_run(directory).status
-        if status == "finished":
-            return True
-        if status != "empty":
-            train(config.model_copy(update={"seed": study.source.seed}), directory, display, resume=True)
-            return open_run(directory).status == "finished"
-    train(config.model_copy(update={"seed": study.source.seed}), directory, display)
+    config = config.model_copy(update={"seed": study.source.seed})
+    status = open_run(directory).status if directory.exists() else "empty"
+    if status != "empty":
+        check_same(directory, config)
+    if status != "finished":
+        train(config, directory, display, resume=status != "empty")
     return open_run(directory).status == "finished"
 
 

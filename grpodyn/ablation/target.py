@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grpodyn.ablation.protocol import Study, is_study, load_study, restricted
+from grpodyn.ablation.protocol import Study, is_study, load_study, restricted, without
 from grpodyn.config import run as run_config
 from grpodyn.config import yaml_text
 from grpodyn.config.run import RunConfig
@@ -34,6 +34,7 @@ class Target:
     beside: Path
     """The folder that the protocol's paths are relative to."""
     protocol_sha256: str
+    """Of the protocol's file and of the run configs that it names."""
     run: Path | None = None
     """The recorded run under test; None for a study, which trains its own."""
     say: Callable[[str], None] = field(default=lambda text: None)
@@ -49,6 +50,8 @@ class Wishes:
     settings: tuple[str, ...] = ()
     adapters: Mapping[str, str] | None = None
     """Arms of one's own: name → file, relative to the working directory."""
+    advice: Path | None = None
+    """An adapter to put to the test instead of what the run's advice is at `max_fraction`."""
     max_fraction: float | None = None
     rank: int | None = None
     tune: bool = True
@@ -74,7 +77,8 @@ def find(path: Path, wishes: Wishes, say: Callable[[str], None]) -> tuple[Target
         study, configs = _single(path.stem), {path.stem: config}
     study = _as_wished(study, wishes, path.parent)
     folder = wishes.output or RUNS / f"{study.name}-ablation"
-    target = Target(study, _with_steps(configs, wishes.steps), folder, path.parent, _sha256(path), say=say)
+    digest = _sha256(path, *(path.parent / task.config for task in study.tasks if task.config))
+    target = Target(study, _with_steps(configs, wishes.steps), folder, path.parent, digest, say=say)
     return target, folder
 
 
@@ -89,16 +93,23 @@ def _of_run(path: Path, wishes: Wishes, say: Callable[[str], None]) -> tuple[Tar
         )
     name = path.resolve().name
     config = run_config.from_dict(dict(recorded), f"the config of {path}", wishes.settings)
-    study = _as_wished(_single(name), wishes, Path.cwd())
+    study = _as_wished(_single(name, config.seed), wishes, Path.cwd())
     folder = wishes.output or path / FOLDER
     digest = hashlib.sha256(strict_json.dumps(study.model_dump(mode="json")).encode()).hexdigest()
     target = Target(study, _with_steps({name: config}, wishes.steps), folder, Path.cwd(), digest, run=path, say=say)
     return target, wishes.output or path
 
 
-def _single(name: str) -> Study:
-    """The default protocol around one task."""
-    return validate(Study, {"name": name, "tasks": [{"name": name, "config": ""}]}, "the default study")
+def _single(name: str, source_seed: int | None = None) -> Study:
+    """The default protocol around one task; what a run was trained on decides nothing else."""
+    section: dict[str, Any] = {"name": name, "tasks": [{"name": name, "config": ""}]}
+    if source_seed is not None:
+        plain = validate(Study, section, "the default study")
+        tuned = plain.tuning.seeds if plain.tuning else []
+        section["source"] = {"seed": source_seed}
+        section["seeds"] = section["other_seeds"] = without(source_seed, plain.seeds)
+        section["tuning"] = {"seeds": without(source_seed, tuned)}
+    return validate(Study, section, "the default study")
 
 
 def _as_wished(study: Study, wishes: Wishes, beside: Path) -> Study:
@@ -108,6 +119,13 @@ def _as_wished(study: Study, wishes: Wishes, beside: Path) -> Study:
         own = {name: str(Path(file).resolve()) for name, file in wishes.adapters.items()}
         changes["adapters"] = {**study.adapters, **own}
         changes["arms"] = list(dict.fromkeys([*study.arms, *own]))
+    if wishes.advice is not None:
+        if len(study.tasks) != 1:
+            raise UsageError(f"--advice {wishes.advice} is for one task, and the study has {len(study.tasks)}")
+        if not wishes.advice.is_file():
+            raise ConfigError(f"there is no adapter file {wishes.advice}")
+        task = study.tasks[0].model_dump()
+        changes["tasks"] = [{**task, "advice": str(wishes.advice.resolve())}]
     if wishes.max_fraction is not None:
         changes["max_fraction"] = wishes.max_fraction
     if wishes.rank is not None:
@@ -130,5 +148,6 @@ def _with_steps(configs: Mapping[str, RunConfig], steps: int | None) -> dict[str
     return {name: c.model_copy(update={"grpo": {**c.grpo, "max_steps": steps}}) for name, c in configs.items()}
 
 
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _sha256(*paths: Path) -> str:
+    """Return the hash of files, one after the other: of a study, its own and the run configs that it names."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()

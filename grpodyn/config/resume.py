@@ -60,6 +60,27 @@ def check_resumable(recorded: RunConfig, wanted: RunConfig) -> None:
     raise ConfigError(f"a resumed run cannot change its settings: {differences}{hint}; start a new run for that")
 
 
+def check_same(run_dir: Path, wanted: RunConfig) -> None:
+    """Check that a recorded run is what a config would train, so that it can stand for it.
+
+    Raises:
+        NotARunError, SchemaError: the directory holds no run of this schema.
+        ConfigError: they differ in something that training depends on, its length among it; names each key and value.
+    """
+    before, after = _flat(recorded_config(run_dir).to_dict()), _flat(wanted.to_dict())
+    changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
+    differing = [
+        key
+        for key in changed
+        if key.partition(".")[0] not in ("evaluate", "record") and key.removeprefix("grpo.") not in _FREE_GRPO_KEYS
+    ]
+    if differing:
+        found = "; ".join(f"`{key}` was {before.get(key)!r}, now {after.get(key)!r}" for key in differing)
+        raise ConfigError(
+            f"{run_dir} was trained under other settings: {found}; give another folder, or delete that run"
+        )
+
+
 def _free(key: str, recorded: RunConfig) -> bool:
     section, _, name = key.partition(".")
     if section == "evaluate":

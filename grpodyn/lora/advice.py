@@ -113,7 +113,7 @@ def advise(run: Run, options: policy.Options, highest_rung: int = rungs.ABLATION
         evidence=_evidence(movement, ladder),
         smallest_difference=statements.smallest_difference(ladder.patch, ladder.ablation),
         conflicts=literature.conflicts(options.goal, placed=chosen.placed),
-        warnings=_warnings(run, movement, model, ladder, chosen),
+        warnings=_warnings(run, movement, model, ladder, chosen, options),
         next_experiment=next_experiment(run, movement, plan, options, ladder, chosen.placed),
         movement=movement,
     )
@@ -149,11 +149,18 @@ class _Chooser:
         trained, notes = self._trained()
         if trained is not None:
             return trained
-        if self._ladder.patch is None:
-            proven = self._prove(lambda linear: policy.choose(linear, self._options, self._dropout))
-            where = placement.where(_modules(proven), proven.reachable)
-            return _Chosen(proven, rungs.MOVEMENT, where, False, None, notes)
-        return replace(self._patched(), notes=notes)
+        ablation = self._ladder.ablation
+        if ablation is not None and ablation.verdict_kind == "refuted":
+            # The patch test would lead back to the adapter that was refuted.
+            why = f"the ablation of this run refuted {ablation.candidate}: parts are left out as on movement alone"
+            return replace(self._by_movement(), notes=(*notes, why))
+        found = self._by_movement() if self._ladder.patch is None else self._patched()
+        return replace(found, notes=(*notes, *found.notes))
+
+    def _by_movement(self) -> _Chosen:
+        proven = self._prove(lambda linear: policy.choose(linear, self._options, self._dropout))
+        where = placement.where(_modules(proven), proven.reachable)
+        return _Chosen(proven, rungs.MOVEMENT, where, False, None)
 
     def _prove(self, choose: proof.Choose) -> Proven:
         return proof.prove(self._model, choose, self._base, experts=self._options.experts)
@@ -177,9 +184,12 @@ class _Chooser:
     def _patched(self) -> _Chosen:
         stored, options = self._ladder.patch, self._options
         assert stored is not None  # noqa: S101  # `choose` has looked
-        proven = self._prove(lambda linear: placement.choose(linear, options, stored, self._dropout))
         limited = options.max_params is not None or options.max_fraction is not None
-        if not limited:
+        if limited and not stored.tells_parts_apart:
+            why = f"the patch test ({stored.word}) tells no part from another: the limit is met as on movement alone"
+            return replace(self._by_movement(), notes=(why,))
+        proven = self._prove(lambda linear: placement.choose(linear, options, stored, self._dropout))
+        if not proven.choice.gave_way:
             named = self._named_parts(proven)
             if named is not None:
                 return named
@@ -255,9 +265,13 @@ def _evidence(movement: Movement, ladder: Ladder) -> tuple[Evidence, ...]:
     return (*found, *evidence.statements(movement))
 
 
-def _warnings(run: Run, movement: Movement, model: twin.Twin, ladder: Ladder, chosen: _Chosen) -> tuple[str, ...]:
+def _warnings(
+    run: Run, movement: Movement, model: twin.Twin, ladder: Ladder, chosen: _Chosen, options: policy.Options
+) -> tuple[str, ...]:
     plan = chosen.proven.choice.plan
-    hypothesis = chosen.placed and chosen.rung == rungs.PATCH
+    only_a_fraction = (
+        chosen.placed and chosen.rung == rungs.PATCH and options.max_fraction is not None and options.rank is None
+    )
     return (
         *chosen.notes,
         *chosen.proven.choice.warnings,
@@ -265,7 +279,11 @@ def _warnings(run: Run, movement: Movement, model: twin.Twin, ladder: Ladder, ch
         *limits.left_out(model),
         *limits.coverage(chosen.proven.resolved, by_choice=chosen.placed),
         *limits.unseen(run, plan),
-        *(limits.of_patch_test(ladder.patch, plan, placed=hypothesis) if ladder.patch is not None else ()),
+        *(
+            limits.of_patch_test(ladder.patch, plan, only_a_fraction=only_a_fraction)
+            if ladder.patch is not None
+            else ()
+        ),
         *limits.of_lora_run(run.manifest.lora),
         *evidence.warnings(movement),
     )

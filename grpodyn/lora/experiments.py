@@ -58,7 +58,7 @@ def next_experiment(
             reading="twice the rank with the same alpha × learning rate; a gain beyond the noise of seeds says it did",
         )
     if ladder.patch is not None:
-        return _after_patch_test(steps, ladder.patch, placed, _size(plan, options))
+        return _after_patch_test(steps, ladder.patch, placed, options)
     if not evidence.is_flat(movement.spread("layer", "displacement")):
         return _placement(steps, movement)
     return Experiment(
@@ -79,13 +79,22 @@ def _placement(steps: _Commands, movement: Movement) -> Experiment:
     )
 
 
-def _size(plan: Plan, options: Options) -> str:
-    """Return the options of `ablate` that ask for an adapter of the advised size."""
-    fraction = f" --max-fraction {options.max_fraction:g}" if options.max_fraction is not None else ""
-    return f"--rank {plan.rank}{fraction}"
+def _asked(options: Options) -> str:
+    """Return the options of `recommend-lora` that ask for the same advice once more."""
+    values = {
+        "goal": options.goal,
+        "max-params": options.max_params,
+        "max-fraction": options.max_fraction,
+        "rank": options.rank,
+        "rank-ladder": ",".join(map(str, options.rank_ladder)) or None,
+        "method": None if options.method == "lora" else options.method,
+    }
+    named = [f"--{name} {value}" for name, value in values.items() if value is not None]
+    flags = [("--keep-lr", options.keep_learning_rate), ("--experts", options.experts)]
+    return "".join(f" {word}" for word in [*named, *(flag for flag, given in flags if given)])
 
 
-def _after_patch_test(steps: _Commands, stored: Stored, placed: bool, size: str) -> Experiment:
+def _after_patch_test(steps: _Commands, stored: Stored, placed: bool, options: Options) -> Experiment:
     prompts = int(stored.found.sources["prompts"]["choose"]["prompts"])
     if stored.word == "too noisy":
         return Experiment(
@@ -97,7 +106,8 @@ def _after_patch_test(steps: _Commands, stored: Stored, placed: bool, size: str)
         return Experiment(
             question="does training where this run's change is stored keep the gain?",
             commands=(
-                f"grpodyn ablate {steps.run} {size} "
+                f"grpodyn recommend-lora {steps.run}{_asked(options)} --json > advised.json",
+                f"grpodyn ablate {steps.run} --advice advised.json "
                 "--arms advised,all-linear,all-linear-same-budget,random-same-budget",
             ),
             reading="the advised adapter against all-linear, and against as many parameters spread evenly or placed at "
@@ -117,13 +127,14 @@ def _after_ablation(steps: _Commands, ablation: Ablation) -> Experiment:
         return Experiment(
             question=f"{ablation.missing} trainings of the ablation are still to be done",
             commands=(f"grpodyn ablate {steps.run}",),
-            reading="it goes on where it was stopped",
+            reading="with the options that it was started with it goes on where it was stopped",
         )
     if needed:
         return Experiment(
             question="would more seeds separate the arms?",
             commands=(f"grpodyn ablate {steps.run} --seeds {max(needed)}",),
-            reading="seeds that would show a difference of the size found; if that is too small to matter, stop here",
+            reading="seeds that would show a difference of the size found (other options as they were); if that is too "
+            "small to matter, stop here",
         )
     return Experiment(
         question="does it hold on another task, or another model?",

@@ -75,19 +75,25 @@ def of_lora_run(lora: Mapping[str, Any] | None) -> list[str]:
     return found
 
 
-def of_patch_test(stored: Stored, plan: Plan, *, placed: bool) -> list[str]:
-    """Return what a patch test does not tell, or warns of; `placed` is whether the plan leaves parts out."""
+def of_patch_test(stored: Stored, plan: Plan, *, only_a_fraction: bool) -> list[str]:
+    """Return what a patch test does not tell, or warns of.
+
+    Args:
+        stored: the patch test.
+        plan: the advised adapter.
+        only_a_fraction: whether parts were left out for a limit that a lower rank could not meet.
+    """
     found = [
         f"{part.part} hold {part.share.value:.2f} of the gain, where LoRA on linear modules does not reach: the "
         "adapter has to find another way to it, or the embedding is trained too (`modules_to_save`, at its full size)"
         for part in stored.out_of_reach
     ]
-    most = stored.most_needed
-    if placed and most is not None and not stored.is_tied:
+    most = stored.costliest
+    if only_a_fraction and most is not None and stored.all_spare:
         found.append(
             f"no part of this run's change is needed (the most that one costs when it is put back is "
             f"{max(0.0, most.lost.value):.2f} of the gain, {most.part}): all linear modules at a lower rank are then "
-            "likely as good or better; with --max-params the rank goes down first"
+            "likely as good or better; with --max-params in place of --max-fraction the rank goes down first"
         )
     floor = stored.rank_floor
     if floor is not None and plan.rank < floor:

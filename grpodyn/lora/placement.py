@@ -39,7 +39,7 @@ def choose(linear: Sequence[LinearModule], options: Options, stored: Stored, dro
     Raises:
         UsageError: nothing on the path fits; states the smallest that is possible.
     """
-    path = list(_path(linear, options, stored))
+    path = [candidate for candidate in _path(linear, options, stored) if _is_sensible(candidate)]
     fitting = first_that_fits(path, linear, options)
     return choice_of(fitting, linear, options, dropout)
 
@@ -49,11 +49,13 @@ def named_only(linear: Sequence[LinearModule], options: Options, stored: Stored,
     inside = stored.named(linear)
     if stored.word != "localised" or stored.out_of_reach or not inside or len(inside) == len(linear):
         return None
-    # Query and key alone were the worst of all placements in the studies that had them.
-    if all(module.leaf in QUERY_AND_KEY for module in inside):
-        return None
     candidate = Candidate(ranks(options, stored)[0], tuple(inside), ())
-    return choice_of(candidate, linear, options, dropout)
+    return choice_of(candidate, linear, options, dropout) if _is_sensible(candidate) else None
+
+
+def _is_sensible(candidate: Candidate) -> bool:
+    """Return whether an adapter is more than query and key, the worst placement in the studies that had them."""
+    return any(module.leaf not in QUERY_AND_KEY for module in candidate.modules)
 
 
 def ranks(options: Options, stored: Stored) -> list[int]:
@@ -80,7 +82,7 @@ def _path(linear: Sequence[LinearModule], options: Options, stored: Stored) -> I
     left, gone = list(linear), list[str]()
     yield Candidate(tried[0], tuple(left), ())
     start = tried[0]
-    if options.max_params is not None and not stored.is_tied:
+    if options.max_params is not None and options.max_fraction is None and stored.all_spare:
         # Where parts stand in for each other, all of them at a low rank beat some of them at a high one.
         start = lowest = tried[-1]
         yield from (Candidate(rank, tuple(left), (f"rank {tried[0]} → {rank}",)) for rank in tried[1:])
@@ -106,8 +108,9 @@ def _free_steps(linear: Sequence[LinearModule], stored: Stored) -> list[_Step]:
 
     The layer and the type that hold most never go as a whole.
     """
-    by_layer = _ordered(linear, stored.layers, stored.rest, lambda m: layer_of(m.name) or "")
-    by_type = _ordered(linear, stored.types, stored.rest, lambda m: m.leaf)
+    # Of a partition that was not tested nothing is known to be free.
+    by_layer = _ordered(linear, stored.layers, stored.rest, lambda m: layer_of(m.name) or "") if stored.layers else []
+    by_type = _ordered(linear, stored.types, stored.rest, lambda m: m.leaf) if stored.types else []
     return [*by_type, *by_layer] if stored.by_types else [*by_layer, *by_type]
 
 
@@ -129,10 +132,13 @@ def _ordered(
 def _density(module: LinearModule, stored: Stored) -> float:
     """Return share of its layer × share of its type, for each parameter that an adapter takes there.
 
-    As if layers and types told nothing about each other, which was not measured.
+    As if layers and types told nothing about each other, which was not measured. A partition that was not tested does
+    not count.
     """
     layer, kind = stored.held(module)
-    return max(0.0, layer) * max(0.0, kind) / (module.in_features + module.out_features)
+    by_layer = max(0.0, layer) if stored.layers else 1.0
+    by_type = max(0.0, kind) if stored.types else 1.0
+    return by_layer * by_type / (module.in_features + module.out_features)
 
 
 def shown(part: str) -> str:

@@ -77,11 +77,11 @@ def of_ablation(ablation: Ablation, arm: ArmResult | None) -> list[Evidence]:
 
 def smallest_difference(stored: Stored | None, ablation: Ablation | None) -> str:
     """Return the smallest difference that the evidence could have shown."""
-    if ablation is not None and ablation.comparisons:
-        seen = max((c.smallest_seen for c in ablation.comparisons if not math.isnan(c.smallest_seen)), default=math.nan)
-        seeds = min(c.seeds for c in ablation.comparisons)
-        if not math.isnan(seen):
-            return f"with {seeds} seeds the ablation sees a difference of {seen:.3f} in accuracy 8 times in 10"
+    tested = [c for c in ablation.comparisons if c.test != "descriptive"] if ablation is not None else []
+    known = [c for c in tested if not math.isnan(c.smallest_seen)]
+    if known:
+        seen, seeds = max(c.smallest_seen for c in known), min(c.seeds for c in known)
+        return f"with {seeds} seeds the ablation sees a difference of {seen:.3f} in accuracy 8 times in 10"
     if stored is not None and not math.isnan(stored.found.resolution):
         whole = stored.found.resolution * abs(stored.found.gain.value)
         return (

@@ -13,10 +13,11 @@ KEEPS = 0.9
 """A rank keeps the gain if this share of it is left …"""
 SURELY_KEEPS = 0.8
 """… and its interval stays above this one."""
-NEEDED = 0.1
-"""A change is tied to its place if some part surely costs this share of the gain when it is put back. On three study
-tasks random places lost to advised ones by .144 and .011 where one part cost .32 and .34, and by nothing where the most
-that any cost was .09 (docs/results/lora-advice.md)."""
+SPARE = 0.15
+"""Where every part surely costs less than this share of the gain when it is put back, parts stand in for each other.
+
+A convention between what three study tasks show (docs/results/lora-advice.md): where the most that one part costs is
+.09, all linear modules at a low rank did better than advised ones at a high one; where it is .32 and .34, not."""
 LEAST_RANK = 4
 """No truncation supports a smaller rank: trained adapters need more directions than a finished change shows."""
 
@@ -54,15 +55,21 @@ class Stored:
         return self.found.leading != "layers"
 
     @property
-    def most_needed(self) -> PartResult | None:
-        """The part within LoRA's reach that surely costs most when it is put back; None where none was tested."""
-        parts = [part for part in self.found.parts if part.is_target]
-        return max(parts, key=lambda part: part.lost.low, default=None)
+    def tells_parts_apart(self) -> bool:
+        """Whether some parts can be said to hold less than others; without a gain none can."""
+        nothing = self.word in ("flat", "too noisy") or (self.word == "harmful" and not self.found.reading.parts)
+        return bool(self.layers or self.types) and not nothing
 
     @property
-    def is_tied(self) -> bool:
-        """Whether the change depends on a place: in others, other parts can stand in for each."""
-        return self.most_needed is not None and self.most_needed.lost.low >= NEEDED
+    def costliest(self) -> PartResult | None:
+        """The part within LoRA's reach that costs most when it is put back; None where none was tested."""
+        return max((part for part in self.found.parts if part.is_target), key=lambda p: p.lost.value, default=None)
+
+    @property
+    def all_spare(self) -> bool:
+        """Whether no part is needed, so that the others stand in for each: False where that is not known."""
+        costs = [part.lost.high for part in self.found.parts if part.is_target]
+        return self.tells_parts_apart and bool(costs) and all(cost < SPARE for cost in costs)
 
     @property
     def rest(self) -> Held:

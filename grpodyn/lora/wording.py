@@ -19,7 +19,9 @@ def verdict(movement: Movement, ladder: Ladder, rung: int, where: str, choice: C
     if choice.gave_way:
         what += f" (budget: {'; '.join(choice.gave_way)})"
     if rung == ABLATION and ladder.ablation is not None:
-        return f"{what}: {ladder.ablation.verdict}"
+        found = ladder.ablation
+        refuted = found.verdict_kind == "refuted"
+        return f"{what}: {f'{found.candidate}, which was put to the test, is refuted' if refuted else found.verdict}"
     if rung == PATCH and ladder.patch is not None:
         return f"{what}: {_of_patch_test(ladder.patch, choice, placed)}"
     return f"{what}: {_of_movement(movement)}"

@@ -16,7 +16,7 @@ from grpodyn.ablation.pilot import pilot
 from grpodyn.ablation.results import load
 from grpodyn.cli.app import build
 from grpodyn.config import run as run_config
-from grpodyn.errors import DirectoryInUseError, UsageError
+from grpodyn.errors import ConfigError, DirectoryInUseError, UsageError
 from grpodyn.trace.lock import living_writer
 from grpodyn.training.display import LineDisplay
 from tests.schema import must_fit
@@ -127,11 +127,37 @@ def test_a_run_is_put_to_the_test_and_its_advice_rises_to_rung_3(study, tmp_path
     assert whole is not None
     for arm in placed:
         assert arm.trainable_params == pytest.approx(whole.trainable_params / 4, rel=0.05)
+    # The run's own seed is 0, which decided the advice.
+    assert all(set(arm.seeds) == {1, 2} for arm in found.arms)
     advice = json.loads(invoke("recommend-lora", run, "--json").stdout)
     assert advice["rung"] == (3 if found.best_supported else 1)
     # The ledger lies inside the run, and the run stays a run.
     assert (run / "ablation" / "results.jsonl").is_file()
     assert invoke("status", run).exit_code == 0
+
+
+@pytest.mark.slow
+def test_an_adapter_from_a_file_is_put_to_the_test_of_a_run(study, tmp_path):
+    run, advice, out = tmp_path / "run", tmp_path / "advised.json", tmp_path / "out"
+    (tmp_path / "task.yaml").write_text(GRPO.replace("STEPS", "8"))
+    assert invoke("record", tmp_path / "task.yaml", "--run-dir", run, "--set", "seed=1").exit_code == 0
+    adapter = {"r": 8, "lora_alpha": 32, "target_modules": ["q_proj", "o_proj"], "layers_to_transform": [4]}
+    advice.write_text(json.dumps({"peft_config": adapter, "training": {"learning_rate": 2e-4}}))
+    arms = "advised,all-linear,random-same-budget,displacement-top"
+    options = ["--arms", arms, "--no-tuning", "--seeds", 2, "--steps", 2, "--threads", 1, "-o", out]
+    assert invoke("ablate", run, "--advice", advice, *options).exit_code == 0
+    found = load(out)
+    assert (found.candidate, found.missing) == ("advised", 0)
+    advised = found.arm("advised")
+    assert advised is not None
+    assert advised.lora == adapter
+    assert advised.learning_rate == 2e-4
+    assert "advised.json" in advised.what
+    # Two modules of one layer at rank 8, and the places of the run's own movement at the same size.
+    for name in ("random-same-budget", "displacement-top"):
+        assert found.arm(name).trainable_params == pytest.approx(advised.trainable_params, rel=0.05)
+    # Seed 1 made the run, so that nothing is tested on it.
+    assert all(set(arm.seeds) == {2, 3} for arm in found.arms)
 
 
 HOLDER = """
@@ -169,12 +195,21 @@ def test_a_pilot_and_going_on_with_it(tmp_path):
     must_fit("pilot", found)
     assert found["warm_up_steps"] == 8
     assert found["steps"] == 12
-    assert found["rung"] == 2
-    assert found["trainable_params"] <= 0.3 * found["all_linear_params"]
+    # Eight steps gained nothing, which tells no part from another: then a lower rank meets the limit.
+    patched = json.loads((folder / "warmup" / "attribution.json").read_text())
+    assert patched["verdict"] in ("flat", "too noisy")
+    assert found["rung"] == 1
+    assert found["trainable_params"] <= 0.3 * 233_472
     assert "hypothesis" in found["decision"]
     assert found["before"]["accuracy"] is not None
-    again = invoke("pilot", tmp_path / "task.yaml", "--run-dir", folder, "--max-fraction", "0.3", "--json")
-    assert json.loads(again.stdout)["net_seconds"] == pytest.approx(found["net_seconds"], abs=60)
+    again = json.loads(
+        invoke("pilot", tmp_path / "task.yaml", "--run-dir", folder, "--max-fraction", "0.3", "--json").stdout
+    )
+    # Nothing was trained or patch-tested again, and both are paid for all the same.
+    assert again["warm_up_step_seconds"] == found["warm_up_step_seconds"]
+    assert again["overhead_seconds"] >= 8 * found["warm_up_step_seconds"] + patched["seconds"]
+    with pytest.raises(ConfigError, match="trained under other settings"):
+        invoke("pilot", tmp_path / "task.yaml", "--run-dir", folder, "--max-fraction", "0.6")
 
 
 def test_the_arms_are_named():
@@ -191,6 +226,7 @@ def test_the_arms_are_named():
         (["--steps", "0"], "--steps 0"),
         (["--set", "grpo.beta=1"], "a study has several"),
         (["--lora", "gone.json"], "there is no adapter file"),
+        (["--advice", "gone.json"], "there is no adapter file"),
     ],
 )
 def test_usage_errors_name_the_value(study, tmp_path, arguments, message):

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -44,6 +45,52 @@ def test_advice_that_is_wrong_is_refuted(make_plan, known):
     assert found.verdict == "refuted"
     assert found.best_supported is not None
     assert found.best_supported.arm == "all-linear"
+
+
+def test_a_tie_is_rarely_refuted(make_plan, known):
+    """Six true ties: nine comparisons at 5 % each would find one of them wrong in one study of seven."""
+    made = study()
+    refuted = []
+    for draw in range(100):
+        find = known(dict(zip(FOUR, (0.60, 0.60, 0.60, 0.60), strict=True)), noise(0.01, draw))
+        plans = [make_plan(made, name) for name in ("first", "second", "third")]
+        # Each task has its own noise: a job's seed is shifted by the task it belongs to.
+        found = conclude(made, plans, _by_task(find, draw), protocol_sha256="p", trained=1)
+        refuted.append(any(c.outcome == "refuted" for c in found.comparisons))
+    assert np.mean(refuted) <= 0.08
+
+
+def _by_task(find, draw):
+    def of_task(job):
+        if job.phase != "test":
+            return find(job)
+        drawn = np.random.default_rng([draw, sum(map(ord, job.task)), FOUR.index(job.arm), job.seed])
+        return replace(find(job), accuracy=0.6 + drawn.normal(0, 0.01))
+
+    return of_task
+
+
+def test_nothing_is_judged_before_all_seeds_are_there(make_plan, known):
+    made = study()
+    inner = known(dict(zip(FOUR, (0.40, 0.61, 0.50, 0.45), strict=True)), noise(0.01))
+
+    def find(job):
+        return None if job.arm == "all-linear" and job.phase == "test" and job.seed == 10 else inner(job)
+
+    found = conclude(made, [make_plan(made)], find, protocol_sha256="p", trained=1)
+    assert [c.outcome for c in found.comparisons[:3]] == ["not tested", "refuted", "refuted"]
+    assert found.comparisons[0].seeds == 9
+    assert math.isnan(found.comparisons[0].p)
+    assert found.comparisons[0].difference.value == pytest.approx(-0.21, abs=0.02)
+    assert "not judged before all seeds are there" in found.reading[0]
+    whole = conclude(made, [make_plan(made)], inner, protocol_sha256="p", trained=1)
+    assert [c.outcome for c in whole.comparisons[:3]] == ["refuted"] * 3
+
+
+def test_an_arm_without_seeds_supports_nothing(make_plan, known):
+    found = result(make_plan, known, (0.40, 0.61, 0.50, 0.40))
+    arms = tuple(replace(arm, seeds=()) if arm.arm == "all-linear" else arm for arm in found.arms)
+    assert replace(found, arms=arms).best_supported is None
 
 
 def test_noise_is_not_separable_and_says_how_many_seeds_are_needed(make_plan, known):

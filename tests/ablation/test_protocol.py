@@ -1,6 +1,6 @@
 import pytest
 
-from grpodyn.ablation.protocol import ARMS, DEFAULT_ARMS, NEEDS_SOURCE, Study, load_study, restricted
+from grpodyn.ablation.protocol import ARMS, DEFAULT_ARMS, NEEDS_SOURCE, Study, load_study, restricted, without
 from grpodyn.config.validation import validate
 from grpodyn.errors import ConfigError, UnknownNameError
 
@@ -21,6 +21,14 @@ def test_seeds_that_decided_are_not_tested_on():
         study(tuning={"seeds": [2, 101]})
     with pytest.raises(ConfigError, match="seed 1 is tested on"):
         study(source={"seed": 1})
+
+
+def test_more_seeds_leave_out_those_that_decided():
+    made = study(source={"seed": 4}, tuning={"seeds": [6, 101]})
+    assert restricted(made, arms=None, seeds=5).seeds == [1, 2, 3, 5, 7]
+    assert without(1, [1, 2, 3]) == [2, 3, 4]
+    assert without(2, [1, 2, 3]) == [1, 3, 4]
+    assert without(4, [1, 2, 3]) == [1, 2, 3]
 
 
 def test_tuning_and_comparing_on_one_split_is_refused():

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from grpodyn.config import run
-from grpodyn.config.resume import check_resumable
+from grpodyn.config.resume import check_resumable, check_same
 from grpodyn.errors import ConfigError
 
 
@@ -47,3 +49,15 @@ def test_a_run_whose_rate_decays_to_its_end_cannot_be_extended() -> None:
             run.embedded(["grpo.lr_scheduler_type=linear"]),
             run.embedded(["grpo.lr_scheduler_type=linear", "grpo.max_steps=500"]),
         )
+
+
+def test_a_finished_run_stands_for_its_own_config_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = run.embedded(["seed=1001", "grpo.max_steps=20"])
+    monkeypatch.setattr("grpodyn.config.resume.recorded_config", lambda run_dir: recorded)
+    check_same(Path("source"), recorded)
+    check_same(Path("source"), run.embedded(["seed=1001", "grpo.max_steps=20", "record.preset=full", "evaluate=null"]))
+    # Unlike a run that goes on, one that is finished has its length.
+    with pytest.raises(ConfigError, match=r"source was trained under other settings: `grpo.max_steps` was 20, now 40"):
+        check_same(Path("source"), run.embedded(["seed=1001", "grpo.max_steps=40"]))
+    with pytest.raises(ConfigError, match="`seed` was 1001, now 1002"):
+        check_same(Path("source"), run.embedded(["seed=1002", "grpo.max_steps=20"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +172,10 @@ def test_a_localised_change_is_a_hypothesis_with_an_ablation(tested: Any) -> Non
     assert advice.where == "layer 3"
     assert "stored in layer 3" in advice.verdict
     assert "hypothesis" in advice.verdict
-    assert any("grpodyn ablate" in line for line in advice.next_experiment.commands)
+    # What was advised is what is tested.
+    asked, ablate = advice.next_experiment.commands
+    assert asked.endswith("--json > advised.json")
+    assert "--advice advised.json" in ablate
     # Words of rung 3 stay on rung 3.
     assert "confirmed" not in text_of(advice)
     assert text_of(advice).count("contribution") == text_of(advice).count("movement is not contribution")
@@ -241,23 +245,62 @@ def test_under_a_budget_what_holds_nothing_gives_way_first(tested: Any) -> None:
     assert "hold least for their size" in quarter.verdict
 
 
-@pytest.mark.parametrize(("lost", "tied"), [(0.04, False), (0.14, False), (0.16, True), (0.4, True)])
-def test_where_no_part_is_needed_the_rank_gives_way_before_the_place(tested: Any, lost: float, tied: bool) -> None:
-    # Intervals of the parts are ± .05, and .1 has to be surely lost.
+RANK_FIRST = "in place of --max-fraction the rank goes down first"
+
+
+@pytest.mark.parametrize(("lost", "spare"), [(0.04, True), (0.09, True), (0.12, False), (0.4, False)])
+def test_where_no_part_is_needed_the_rank_gives_way_before_the_place(tested: Any, lost: float, spare: bool) -> None:
+    # Intervals of the parts are ± .05, and of a spare one all of it lies below .15.
     effects = {i: (0.1, lost if i == 3 else 0.02) for i in range(6)}
     run = tested(attribution("distributed", (), layers=effects, types=dict.fromkeys(SEVEN, (0.1, 0.04))))
-    whole = advise(run, Options())
-    quarter = advise(run, Options(max_params=whole.trainable_params // 4))
-    assert (len(quarter.modules) < 42) == tied
-    assert {m.rank for m in quarter.modules} == {16 if tied else 4}
+    quarter = advise(run, Options(max_params=89_088 // 4))
+    assert (len(quarter.modules) == 42) == spare
+    assert {m.rank for m in quarter.modules} == {4 if spare else 16}
     fraction = advise(run, Options(max_fraction=0.25))
     assert {m.rank for m in fraction.modules} == {16}
-    assert any("with --max-params the rank goes down first" in line for line in fraction.warnings) != tied
-    if not tied:
+    assert any(RANK_FIRST in line for line in fraction.warnings) == spare
+    if spare:
         assert "rank 16 → 4" in quarter.verdict
-        tight = advise(run, Options(max_params=whole.trainable_params // 8))
-        assert {m.rank for m in tight.modules} == {4}
-        assert len(tight.modules) < 42
+        assert f"is {lost:.2f} of the gain" in "".join(fraction.warnings)
+
+
+def test_a_low_rank_is_no_help_where_a_fraction_or_a_rank_is_asked_for(tested: Any) -> None:
+    effects = dict.fromkeys(range(6), (0.1, 0.03))
+    run = tested(attribution("distributed", (), layers=effects, types=dict.fromkeys(SEVEN, (0.1, 0.04))))
+    both = advise(run, Options(max_fraction=0.25, max_params=10**9))
+    assert {m.rank for m in both.modules} == {16}
+    tight = advise(run, Options(max_params=89_088 // 8))
+    assert {m.rank for m in tight.modules} == {4}
+    assert len(tight.modules) < 42
+    held = advise(run, Options(rank=16, max_params=89_088 // 4))
+    assert {m.rank for m in held.modules} == {16}
+    for advice in (tight, held):
+        assert not any(RANK_FIRST in line for line in advice.warnings)
+
+
+@pytest.mark.parametrize(
+    ("word", "parts"),
+    [("flat", False), ("too noisy", True), ("harmful", False), ("distributed", False)],
+)
+def test_what_tells_no_part_from_another_leaves_none_out(tested: Any, word: str, parts: bool) -> None:
+    found = attribution(word, ())
+    run = tested(found if parts else found.model_copy(update={"parts": ()}))
+    smaller = advise(run, Options(max_params=60_000))
+    assert smaller.rung == 1
+    assert len(smaller.modules) == 42
+    assert {m.rank for m in smaller.modules} == {8}
+    assert any("tells no part from another" in warning for warning in smaller.warnings)
+    with pytest.raises(UsageError, match="no adapter that the evidence supports"):
+        advise(run, Options(max_fraction=0.25))
+
+
+def test_what_was_not_tested_does_not_give_way(tested: Any) -> None:
+    found = attribution("distributed", (), types={})
+    run = tested(found.model_copy(update={"parts": found.of_partition("layers")}))
+    # Layers alone were tested: layers give way whole, and no module type does.
+    half = advise(run, Options(max_fraction=0.5))
+    assert {m.name.rsplit(".", 1)[-1] for m in half.modules} == set(SEVEN)
+    assert 3 in layers_of(half)
 
 
 @pytest.mark.slow
@@ -325,6 +368,10 @@ def test_query_and_key_alone_are_never_advised(tested: Any) -> None:
     flat = dict.fromkeys(range(6), (0.2, 0.2))
     run = tested(attribution("localised", ("q_proj", "k_proj"), layers=flat, types=types, leading="modules"))
     assert len(advise(run, Options()).modules) == 42
+    half = advise(run, Options(max_fraction=0.5))
+    assert {m.name.rsplit(".", 1)[-1] for m in half.modules} > {"q_proj", "k_proj"}
+    with pytest.raises(UsageError, match="smallest possible"):
+        advise(run, Options(max_fraction=0.1))
 
 
 @pytest.mark.slow
@@ -356,6 +403,22 @@ def test_a_refuted_advice_goes_back_to_all_linear(tested: Any) -> None:
     advice = advise(tested(attribution(), ablation("refuted")), Options())
     assert advice.rung == 3
     assert len(advice.modules) == 42
+    assert "advised, which was put to the test, is refuted" in advice.verdict
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_no_limit_leads_back_to_what_was_refuted(tested: Any, trained: bool) -> None:
+    found = ablation("refuted")
+    if not trained:
+        found = replace(found, arms=(found.arms[0], replace(found.arms[1], seeds=(), learning_rate=math.nan)))
+    run = tested(attribution(), found)
+    smaller = advise(run, Options(max_params=50_000))
+    assert smaller.rung == 1
+    assert len(smaller.modules) == 42
+    assert any("refuted advised" in warning for warning in smaller.warnings)
+    with pytest.raises(UsageError, match="give --max-params"):
+        advise(run, Options(max_fraction=0.25))
+    assert len(advise(run, Options()).modules) == 42
 
 
 @pytest.mark.slow

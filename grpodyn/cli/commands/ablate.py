@@ -21,6 +21,10 @@ def command(
     ] = None,
     seeds: Annotated[int | None, typer.Option(metavar="N", help="Test seeds of each arm.")] = None,
     steps: Annotated[int | None, typer.Option(metavar="N", help="Steps of each training.")] = None,
+    advice: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Put this adapter to the test: what `recommend-lora --json` printed."),
+    ] = None,
     max_fraction: Annotated[
         float | None, typer.Option(metavar="F", help="Size of the tested adapter, at most, of all-linear at its rank.")
     ] = None,
@@ -86,6 +90,7 @@ def command(
         steps=steps,
         settings=tuple(settings or ()),
         adapters={path.stem: str(path) for path in lora or []},
+        advice=advice,
         max_fraction=max_fraction,
         rank=rank,
         tune=not no_tuning,

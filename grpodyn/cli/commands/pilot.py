@@ -22,6 +22,7 @@ def command(
     max_fraction: Annotated[
         float | None, typer.Option(metavar="F", help="At most this fraction of all-linear at the same rank.")
     ] = None,
+    max_params: Annotated[int | None, typer.Option(metavar="N", help="At most N trainable parameters.")] = None,
     rank: Annotated[int | None, typer.Option(metavar="R", help="Use this rank.")] = None,
     no_patch_test: Annotated[
         bool, typer.Option("--no-patch-test", help="Let the advice rest on movement alone.")
@@ -45,7 +46,7 @@ def command(
     from grpodyn.trace import strict_json
 
     chosen = run_config.load(config, settings or []) if config else run_config.embedded(settings or [])
-    options = Options(rank=rank, max_fraction=max_fraction)
+    options = Options(rank=rank, max_params=max_params, max_fraction=max_fraction)
     folder = run_dir or Path("runs") / f"{config.stem if config else 'embedded'}-pilot"
     console = Console(stderr=as_json)
 
