@@ -20,7 +20,10 @@ from matplotlib.figure import Figure
 
 from grpodyn.ablation.ledger import LEDGER
 from grpodyn.ablation.results import FILE, Ablation, ArmResult, load
+from grpodyn.ablation.target import SOURCES
+from grpodyn.attribution.result import FILE as PATCH_TEST
 from grpodyn.reporting.published import interval, number, put
+from grpodyn.trace import strict_json
 
 
 def page(result: Ablation) -> str:
@@ -148,23 +151,39 @@ def _steps(arm: ArmResult) -> str:
     )
 
 
+def keep(folder: Path, into: Path) -> None:
+    """Copy what the page rests on: the result, the ledger, and the patch test of each source run.
+
+    Of a patch test, where its models lay is cut to their names: the folders are of the machine that trained them.
+    """
+    into.mkdir(parents=True, exist_ok=True)
+    for name in (FILE, LEDGER):
+        if (folder / name).is_file():
+            shutil.copyfile(folder / name, into / name)
+    for tested in sorted((folder / SOURCES).glob(f"*/{PATCH_TEST}")):
+        content = strict_json.read(tested)
+        for model in ("base", "final"):
+            content["sources"][model]["place"] = Path(content["sources"][model]["place"]).name
+        target = into / f"patch-test-{tested.parent.name}.json"
+        strict_json.replace_file(target, (strict_json.dumps(content, indent=1) + "\n").encode())
+
+
 def main() -> None:
     """Write page and figure, and keep the results that they show beside the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="folder of an ablation, with ablation.json")
     parser.add_argument("-o", "--output", type=Path, required=True, help="page to write the tables into")
     parser.add_argument("--figure", type=Path, help="picture to draw")
-    parser.add_argument("--keep", type=Path, help="folder that gets ablation.json and results.jsonl")
+    parser.add_argument(
+        "--keep", type=Path, help="folder that gets the result, the ledger and the sources' patch tests"
+    )
     arguments = parser.parse_args()
     result = load(arguments.folder)
     put(arguments.output, page(result))
     if arguments.figure is not None:
         draw(result).savefig(arguments.figure, dpi=110)
     if arguments.keep is not None:
-        arguments.keep.mkdir(parents=True, exist_ok=True)
-        for name in (FILE, LEDGER):
-            if (arguments.folder / name).is_file():
-                shutil.copyfile(arguments.folder / name, arguments.keep / name)
+        keep(arguments.folder, arguments.keep)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from grpodyn.ablation.plan import TaskPlan
 from grpodyn.ablation.protocol import NEEDS_SOURCE, TaskEntry
 from grpodyn.ablation.signals import Signals
 from grpodyn.ablation.source import Source, patch_test, read_advice, read_source, train_source
-from grpodyn.ablation.target import Target
+from grpodyn.ablation.target import SOURCES, Target
 from grpodyn.attribution.result import FILE as ATTRIBUTION
 from grpodyn.config.lora_file import LoraFile, read_lora
 from grpodyn.config.run import RunConfig
@@ -26,7 +26,6 @@ from grpodyn.training import data, loading
 from grpodyn.training.display import Display
 from grpodyn.training.quiet import quiet_libraries
 
-SOURCES = "sources"
 _INPUT_EXAMPLES = 256
 
 

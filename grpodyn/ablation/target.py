@@ -20,6 +20,8 @@ from grpodyn.trace.schema import MANIFEST
 
 FOLDER = "ablation"
 """Where an ablation of a run keeps its results, inside the run directory."""
+SOURCES = "sources"
+"""Where a study keeps the run that each task's advice comes from, in its folder."""
 RUNS = Path("runs")
 
 

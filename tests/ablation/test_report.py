@@ -89,3 +89,18 @@ def test_curves_are_those_of_the_tested_seeds_at_the_best_rate(make_record, make
     figure = curves.draw(result, records)
     assert [line.get_label() for line in figure.axes[0].lines[:-1]] == FOUR
     assert curves.draw(result, []).axes[0].get_title() == "toy"
+
+
+def test_what_a_page_rests_on_is_kept_without_places_of_the_machine(report, result, tmp_path):
+    result.write(tmp_path)
+    tested = tmp_path / "sources" / "first" / "attribution.json"
+    tested.parent.mkdir(parents=True)
+    models = {"base": {"place": "/home/me/base", "sha256": "1"}, "final": {"place": "/home/me/final", "sha256": "2"}}
+    tested.write_text(json.dumps({"sources": {**models, "evaluator": "exact"}, "verdict": "localised"}))
+    report.keep(tmp_path, tmp_path / "kept")
+    assert sorted(file.name for file in (tmp_path / "kept").iterdir()) == ["ablation.json", "patch-test-first.json"]
+    kept = json.loads((tmp_path / "kept" / "patch-test-first.json").read_text())
+    assert kept["sources"]["base"] == {"place": "base", "sha256": "1"}
+    assert kept["sources"]["final"]["place"] == "final"
+    assert kept["verdict"] == "localised"
+    assert json.loads((tmp_path / "kept" / "ablation.json").read_text()) == result.to_json()
