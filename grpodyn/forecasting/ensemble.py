@@ -37,7 +37,8 @@ RISE = 0.5
 """Prior standard deviation of the rise, in widths of what the metric can reach."""
 SLACK = 0.02
 """How far past its bounds, in their width, a curve may start or end."""
-
+_ROUNDING = 1e-9
+"""A range that is no larger a share of the values is that of one value."""
 
 TO_THE_BOUND = 0.15
 """Of a metric with bounds: how plausible it is that the run goes from one to the other. Under a policy gradient the
@@ -136,15 +137,19 @@ def _noise_level(data: Observations, surfaces: Mapping[str, Surface]) -> float:
 def reach(y: Floats) -> tuple[float, float]:
     """Return between what a metric without known bounds may well lie.
 
-    Most rewards lie between 0 and 1, so that is assumed where all values do; else twice their range beyond them.
+    Most rewards lie between 0 and 1, so that is assumed where all values do; else twice their range beyond them. A
+    constant has no range: then its own size stands for one, at least 1.
 
-    >>> reach(np.array([0.2, 0.4])), reach(np.array([1.0, 3.0]))
-    ((0.0, 1.0), (-3.0, 7.0))
+    >>> reach(np.array([0.2, 0.4])), reach(np.array([1.0, 3.0])), reach(np.array([-5.0, -5.0]))
+    ((0.0, 1.0), (-3.0, 7.0), (-15.0, 5.0))
     """
     low, high = float(y.min()), float(y.max())
     if low >= 0 and high <= 1:
         return 0.0, 1.0
-    return low - 2 * (high - low), high + 2 * (high - low)
+    width, size = high - low, max(abs(low), abs(high))
+    # Means of a constant differ by their rounding.
+    width = width if width > _ROUNDING * size else max(size, 1.0)
+    return low - 2 * width, high + 2 * width
 
 
 def _degrees(one: Surface, data: Observations) -> float:

@@ -18,12 +18,14 @@ from transformers import TrainerCallback
 
 from grpodyn.forecasting.flags import WATCHED
 from grpodyn.forecasting.stopping import Decision, StopRule
+from grpodyn.recording.boundary import Boundary
 from grpodyn.recording.recorder import Recorder, find_trainer
 
 logger = logging.getLogger("grpodyn")
 
 BROKEN_ROWS = 3
 """Rows in a row without a finite gradient after which training is broken; a scaler of fp16 skips one now and then."""
+_NAME = "early stop"
 
 
 class EarlyStop(TrainerCallback):  # type: ignore[misc]  # transformers has no types
@@ -31,7 +33,7 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]  # transformers has no t
 
     Without `act` it only reports. What it decided, and why, is written into the run of a `Recorder` among the same
     trainer's callbacks: an event, and `recorder.early_stop` of the manifest. Put it before the recorder, which then
-    measures the last step as the last.
+    measures the last step as the last. Nothing it does raises into the training: what fails is logged, and is an event.
 
     Args:
         act: whether training ends when the rule says so.
@@ -49,23 +51,40 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]  # transformers has no t
         self._history = _History()
         self._broken_since: int | None = None
         self._broken_rows = 0
+        self._boundary = Boundary(self._failed)
+        self._step = 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Start watching."""
+        self._rule = None
+        self.decision, self.acted, self._broken_since, self._broken_rows = None, False, None, 0
+        self._boundary.run(_NAME, self._begin, state)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
+        """Take a row in, and look at the run when it has grown enough."""
+        self._boundary.run(_NAME, self._take, state, logs)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """End training at the first step after the decision: the recorder still measures it as the last."""
+        if self.decision is not None and self._act and not self.acted:
+            self.acted = True
+            control.should_save = args.save_strategy != "no"
+            control.should_training_stop = True
+            self._boundary.run(_NAME, self._write, self.decision)
+
+    def _begin(self, state: Any) -> None:
         planned = int(state.max_steps) if state.max_steps and state.max_steps > 0 else None
         self._history = _History()
         self._rule = StopRule(planned, self._epsilon, self._metric, log=self._history)
-        self.decision, self.acted, self._broken_since, self._broken_rows = None, False, None, 0
         # A trainer that resumes from a checkpoint brings its log with it.
         for row in state.log_history:
             self._history.add(row)
             self._rule.recall(int(row.get("step", 0)), _number(row.get(self._metric)))
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
-        """Take a row in, and look at the run when it has grown enough."""
+    def _take(self, state: Any, logs: Mapping[str, Any] | None) -> None:
         if self._rule is None or self.decision is not None or not logs:
             return
-        step = int(state.global_step)
+        step = self._step = int(state.global_step)
         self._history.add(logs)
         decision = self._broken(step, logs)
         looks = self._rule.taken
@@ -76,13 +95,14 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]  # transformers has no t
         elif self._rule.taken > looks:
             self._write(None)
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """End training at the first step after the decision: the recorder still measures it as the last."""
-        if self.decision is not None and self._act and not self.acted:
-            self.acted = True
-            control.should_save = args.save_strategy != "no"
-            control.should_training_stop = True
-            self._write(self.decision)
+    def _failed(self, where: str, why: str) -> None:
+        # Inside a boundary of its own: the run's writer may be what failed.
+        Boundary(_logged_only).run(f"the note that {where} failed", self._note, f"{where} failed", why)
+
+    def _note(self, what: str, why: str, **fields: Any) -> None:
+        recorder = self._recorder()
+        if recorder is not None and recorder.writer is not None:
+            recorder.writer.event(self._step, what, why, **fields)
 
     def _broken(self, step: int, logs: Mapping[str, Any]) -> Decision | None:
         """Return the decision to stop where gradients stay NaN: the trainer itself logs such a loss as 0."""
@@ -103,17 +123,14 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]  # transformers has no t
         verb = "stopping" if self._act else "the run could stop (it goes on: act=False)"
         logger.info("early stop at step %d: %s; %s", decision.step, verb, decision.why)
         self._write(decision)
-        recorder = self._recorder()
-        if recorder is not None and recorder.writer is not None:
-            recorder.writer.event(
-                decision.step,
-                "early stop",
-                decision.why,
-                acts=self._act,
-                epsilon=decision.epsilon,
-                saved_steps=decision.saved_steps,
-                left=None if decision.left is None else vars(decision.left),
-            )
+        self._note(
+            "early stop",
+            decision.why,
+            acts=self._act,
+            epsilon=decision.epsilon,
+            saved_steps=decision.saved_steps,
+            left=None if decision.left is None else vars(decision.left),
+        )
 
     def _write(self, decision: Decision | None) -> None:
         recorder, rule = self._recorder(), self._rule
@@ -127,6 +144,10 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]  # transformers has no t
         trainer = find_trainer(self)
         handler = getattr(trainer, "callback_handler", None)
         return next((one for one in getattr(handler, "callbacks", ()) if isinstance(one, Recorder)), None)
+
+
+def _logged_only(where: str, why: str) -> None:
+    """Leave it at the line that the boundary logs."""
 
 
 class _History:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from transformers import TrainerControl
@@ -52,3 +53,28 @@ def test_other_ranks_are_silent() -> None:
     said: list[str] = []
     feed(DiagnoseLive(say=said.append), 20, first_rank=False)
     assert not said
+
+
+def test_a_check_that_fails_raises_nothing_into_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise ZeroDivisionError("a rule that fails")
+
+    monkeypatch.setattr("grpodyn.diagnosis.live.diagnose", fails)
+    writer = TraceWriter.create(tmp_path / "run", Manifest())
+    feed(DiagnoseLive(SimpleNamespace(writer=writer), lambda _: None), 40)
+    writer.add_row("metrics", 40, {"reward": 0.0})
+    writer.close("finished")
+    failed = [event for event in open_run(tmp_path / "run").events if event["what"] == "diagnosis failed"]
+    # The rules run at rows 10, 20, 30 and 40; the first failure of a kind is written down.
+    assert [event["step"] for event in failed] == [10]
+    assert "a rule that fails" in failed[0]["why"]
+
+
+def test_a_place_to_say_it_that_fails_raises_nothing_into_the_training() -> None:
+    def fails(_: str) -> None:
+        raise OSError("the terminal is gone")
+
+    def closed(*_: Any, **__: Any) -> None:
+        raise OSError("no space left")
+
+    feed(DiagnoseLive(SimpleNamespace(writer=SimpleNamespace(event=closed)), fails), 40)

@@ -175,3 +175,35 @@ def test_a_run_config_can_ask_for_it(tmp_path: Path) -> None:
     training = build_trainer(config, tmp_path / "run")
     kinds = [type(one) for one in training.trainer.callback_handler.callbacks]
     assert kinds.index(EarlyStop) < kinds.index(Recorder)
+
+
+@pytest.mark.parametrize("value", [-1.0, 2.0])
+def test_a_constant_reward_outside_of_0_and_1_is_looked_at(tmp_path: Path, value: float) -> None:
+    stop = EarlyStop(act=True)
+    train(tmp_path, [stop, Recorder(tmp_path / "run", LIGHT)], lambda step: {"reward": value}, steps=14)
+    # Looks at rows 10 and 13.
+    assert manifest_of(tmp_path)["recorder"]["early_stop"]["looks"] == 2
+    assert "early stop failed" not in [event["what"] for event in open_run(tmp_path / "run").events]
+
+
+def test_what_fails_in_it_ends_no_training_and_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise ZeroDivisionError("a look that fails")
+
+    monkeypatch.setattr("grpodyn.forecasting.stopping.look", fails)
+    trainer = train(tmp_path, [EarlyStop(act=True), Recorder(tmp_path / "run", LIGHT)], steps=20)
+    assert trainer.state.global_step == 20
+    events = [event for event in open_run(tmp_path / "run").events if event["what"] == "early stop failed"]
+    # The first of its kind, at the first look: 10 rows.
+    assert [event["step"] for event in events] == [10]
+    assert "a look that fails" in events[0]["why"]
+
+
+def test_a_writer_that_fails_ends_no_training_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise OSError("no space left")
+
+    recorder = Recorder(tmp_path / "run", LIGHT)
+    monkeypatch.setattr("grpodyn.training.early_stop.EarlyStop._write", fails)
+    monkeypatch.setattr("grpodyn.training.early_stop.EarlyStop._note", fails)
+    assert train(tmp_path, [EarlyStop(act=True), recorder], steps=20).state.global_step == 20

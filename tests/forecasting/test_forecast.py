@@ -199,3 +199,11 @@ def test_all_zero_rewards_have_no_trend() -> None:
     result = forecast(RewardSeries("reward", np.arange(1, 61), np.zeros(60), max_steps=60), flags=("truncated",))
     assert result.verdict == "no_trend"
     assert "truncated" in result.why
+
+
+@pytest.mark.parametrize("value", [-1.0, 2.0, -1 / 3])
+def test_a_constant_reward_outside_of_0_and_1_has_no_trend(value: float) -> None:
+    result = forecast(RewardSeries("reward", np.arange(1, 41), np.full(40, value), max_steps=100))
+    assert result.verdict == "no_trend"
+    assert result.level is not None
+    assert result.level.value == pytest.approx(value)

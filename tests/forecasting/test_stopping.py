@@ -107,3 +107,12 @@ def test_looks_grow_with_the_logarithm_of_the_run(monkeypatch: pytest.MonkeyPatc
     # ln(20,000 / 60) / ln 1.05 ≈ 119, and every third point below 60.
     assert len(lengths) < 150
     # A fit never sees more than a fixed number of blocks, so each look costs the same.
+
+
+@pytest.mark.parametrize("value", [-1.0, 2.0, -1 / 3])
+def test_a_constant_reward_outside_of_0_and_1_is_no_rise(value: float) -> None:
+    # 400 rows: means of blocks of -1/3 differ by their rounding.
+    rule = StopRule(500)
+    assert all(rule.add(step, value) is None for step in range(1, 401))
+    assert rule.last is not None
+    assert "no rise has been identified" in rule.last.why
