@@ -17,7 +17,7 @@ _TASK = re.compile(r"correct|accura|exact|match|answer|solve|verif|equal|success
 
 @dataclass(frozen=True)
 class Groups:
-    """Statistics per generation batch."""
+    """Statistics per generation batch, over the groups of which every completion has a reward."""
 
     size: int
     prompts: int
@@ -43,7 +43,7 @@ class Groups:
 def groups_of(
     steps: NDArray[np.int64], total: Floats, rewards: Floats | None, lengths: Floats | None, parts: tuple[str, ...]
 ) -> Groups | None:
-    """Return the statistics of rollouts, or None if no completion has a reward.
+    """Return the statistics of rollouts, or None if most batches hold no group whose completions all have a reward.
 
     Args:
         steps: per batch.
@@ -52,12 +52,19 @@ def groups_of(
         lengths: (row, prompt, generation), tokens.
         parts: names of the reward functions.
     """
-    held = np.isfinite(total).all(axis=(1, 2)) if total.size else np.zeros(0, bool)
-    if not held.any() or total.shape[2] < 2:
+    if not total.size or total.shape[2] < 2:
         return None
-    steps, total = steps[held], total[held]
-    lowest, highest = float(total.min()), float(total.max())
+    scored = np.isfinite(total)
+    whole = scored.all(axis=2)
+    held = whole.any(axis=1)
+    # What a few batches hold is no picture of all of them, least of all of the end.
+    if not held.any() or 2 * held.sum() < scored.any(axis=(1, 2)).sum():
+        return None
+    steps, whole = steps[held], whole[held]
+    total = np.where(whole[:, :, None], total[held], np.nan)
+    lowest, highest = float(np.nanmin(total)), float(np.nanmax(total))
     slack = TOLERANCE + 0.01 * (highest - lowest)
+    # Nan in a group that is not whole: it is neither dead nor alive.
     spread = np.ptp(total, axis=2)
     dead = spread <= TOLERANCE
     middle = total[:, :, 0]
@@ -65,21 +72,28 @@ def groups_of(
     constant = highest - lowest <= TOLERANCE
     low = dead & ((middle <= lowest + slack) if not constant else np.full(dead.shape, highest <= TOLERANCE))
     high = dead & ((middle >= highest - slack) if not constant else np.full(dead.shape, abs(highest - 1) <= TOLERANCE))
-    per_part = None if rewards is None or rewards.shape[-1] == 0 else rewards[held]
+    per_part = None
+    if rewards is not None and rewards.shape[-1] > 0:
+        per_part = np.where(whole[:, :, None, None], rewards[held], np.nan)
     right = _right(total, per_part, parts, lowest, highest)
-    of_right, of_wrong = _lengths(steps, None if lengths is None else lengths[held], right)
+    of_whole = None if lengths is None else np.where(whole[:, :, None], lengths[held], np.nan)
+    of_right, of_wrong = _lengths(steps, of_whole, right)
+
+    def share(which: NDArray[np.bool_]) -> Series:
+        return Series(steps, which.sum(axis=1) / whole.sum(axis=1))
+
     return Groups(
         size=total.shape[2],
         prompts=total.shape[1],
-        reward=Series(steps, total.mean(axis=(1, 2))),
-        dead=Series(steps, dead.mean(axis=1)),
-        dead_low=Series(steps, low.mean(axis=1)),
-        dead_high=Series(steps, high.mean(axis=1)),
+        reward=Series(steps, np.nanmean(total, axis=(1, 2))),
+        dead=share(dead),
+        dead_low=share(low),
+        dead_high=share(high),
         lowest=lowest,
         highest=highest,
         length_right=of_right,
         length_wrong=of_wrong,
-        within=_within(per_part),
+        within=_within(None if per_part is None else per_part[whole]),
         parts=parts,
         values=_bounds(per_part),
     )
@@ -90,8 +104,9 @@ def _right(
 ) -> NDArray[np.bool_]:
     named = [i for i, name in enumerate(parts) if _TASK.search(name)]
     if rewards is not None and len(named) == 1:
-        values = np.nan_to_num(rewards[..., named[0]])
-        return np.asarray(values > (values.min() + values.max()) / 2)
+        values = rewards[..., named[0]]
+        if np.isfinite(values).any():
+            return np.asarray(values > (np.nanmin(values) + np.nanmax(values)) / 2)
     return np.asarray(total > (lowest + highest) / 2)
 
 
@@ -111,11 +126,12 @@ def _lengths(steps: NDArray[np.int64], lengths: Floats | None, right: NDArray[np
 
 
 def _within(rewards: Floats | None) -> Floats:
+    """Return the covariance of the parts of `rewards` (group, generation, part) about each group's mean."""
     if rewards is None:
         return np.zeros((0, 0))
     known = np.isfinite(rewards)
     filled = np.where(known, rewards, 0.0)
-    mean = filled.sum(axis=2, keepdims=True) / np.maximum(1, known.sum(axis=2, keepdims=True))
+    mean = filled.sum(axis=1, keepdims=True) / np.maximum(1, known.sum(axis=1, keepdims=True))
     flat = np.where(known, filled - mean, 0.0).reshape(-1, rewards.shape[-1])
     return np.asarray(flat.T @ flat / max(1, len(flat)))
 

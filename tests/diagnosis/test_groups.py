@@ -52,3 +52,42 @@ def test_rewards_that_are_missing() -> None:
     found = groups_of(STEPS, rewards[..., 0], rewards, None, ("a", "b"))
     assert found is not None
     assert np.isnan(found.values[1]).all()
+
+
+def test_a_completion_without_a_reward_leaves_out_its_group_alone() -> None:
+    # From the third batch on one completion of the first group has no reward; the second group learns from there on.
+    total = np.zeros((200, 2, 4))
+    total[2:, 1] = [0, 1, 0, 1]
+    total[2:, 0, 3] = np.nan
+    lengths = np.broadcast_to([10.0, 20.0, 30.0, 40.0], total.shape)
+    found = groups_of(np.arange(200), total, total[..., None], lengths, ("accuracy",))
+    assert found is not None
+    assert found.dead.values.tolist() == [1.0, 1.0] + [0.0] * 198
+    assert found.dead_low.values.tolist() == [1.0, 1.0] + [0.0] * 198
+    # Half of the whole group is right; the zeros beside the missing reward count for nothing.
+    assert found.reward.values.tolist() == [0.0, 0.0] + [0.5] * 198
+    # 202 whole groups, of which 198 have a variance of 1/4.
+    np.testing.assert_allclose(found.within, [[198 / 202 * 0.25]])
+
+
+def test_missing_rewards_of_a_group_leave_its_lengths_out() -> None:
+    total = np.array([[[1, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, np.nan]]], float)
+    lengths = np.array([[[10, 20, 30, 100, 200, 300], [999] * 6]], float)
+    found = groups_of(np.array([1]), total, total[..., None], lengths, ("accuracy",))
+    assert found is not None
+    assert (found.length_right.values.tolist(), found.length_wrong.values.tolist()) == ([20.0], [200.0])
+
+
+def test_batches_with_fewer_prompts_are_batches() -> None:
+    # The second batch has one prompt less: its place is empty.
+    total = np.array([[[0, 1], [1, 1]], [[0, 0], [np.nan, np.nan]]])
+    found = groups_of(STEPS, total, None, None, ())
+    assert found is not None
+    assert found.dead.values.tolist() == [0.5, 1.0]
+
+
+def test_what_a_few_batches_hold_is_not_the_run() -> None:
+    # Whole groups in 6 of 20 batches, the first ones: their last is not the end.
+    total = np.zeros((20, 2, 4))
+    total[6:, :, 0] = np.nan
+    assert groups_of(np.arange(20), total, None, None, ()) is None

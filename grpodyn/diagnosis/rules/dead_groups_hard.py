@@ -37,7 +37,7 @@ class DeadGroupsHard(Rule):
     def missing(self, seen: Observations) -> str | None:
         """Return what is not there."""
         if len(seen.dead) < 5:
-            return "neither rollouts nor a share of groups without spread (frac_reward_zero_std) is recorded"
+            return "neither whole groups of rollouts nor the share without spread (frac_reward_zero_std) is recorded"
         return None
 
     def check(self, seen: Observations) -> Finding | None:

@@ -30,7 +30,7 @@ class GroupSize(Rule):
     def missing(self, seen: Observations) -> str | None:
         """Return what is not there."""
         if len(seen.dead) < 10 or not len(seen.reward):
-            return "neither rollouts nor a share of groups without spread (frac_reward_zero_std) is recorded"
+            return "neither whole groups of rollouts nor the share without spread (frac_reward_zero_std) is recorded"
         if seen.groups is None and not seen.known("num_generations"):
             return "the group size is not known"
         return None
