@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from grpodyn.diagnosis.finding import SEVERITIES, Finding, Severity
+import numpy as np
+from numpy.typing import NDArray
+
+from grpodyn.diagnosis.finding import SEVERITIES, Finding, Severity, at_least
 from grpodyn.diagnosis.observations import Observations
 from grpodyn.diagnosis.rule import rules
+from grpodyn.diagnosis.series import smoothing
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,12 @@ class Diagnosis:
         return max((f.severity for f in self.findings), key=SEVERITIES.index, default=None)
 
 
-def _explained(finding: Finding, findings: list[Finding]) -> Finding:
+def _explained(finding: Finding, findings: list[Finding], slack: float) -> Finding:
     """Return a finding, told as a consequence where another one is its cause: two alarms for one fault hide it."""
     causes = [
-        other.id for other in findings if other.id in rules()[finding.id].follows_from and other.severity != "info"
+        other.id
+        for other in findings
+        if other.id in rules()[finding.id].follows_from and _can_cause(other, finding, slack)
     ]
     if not causes:
         return finding
@@ -50,6 +56,20 @@ def _explained(finding: Finding, findings: list[Finding]) -> Finding:
     return replace(
         finding, severity="info", evidence=(*finding.evidence, sentence), patch=None, follows_from=tuple(causes)
     )
+
+
+def _can_cause(cause: Finding, consequence: Finding, slack: float) -> bool:
+    """Return whether a finding can be the whole cause of another: it is as grave, and was there when that began."""
+    if cause.severity == "info" or not at_least(cause.severity, consequence.severity):
+        return False
+    if cause.onset_step is None or consequence.onset_step is None:
+        return True
+    return cause.onset_step <= consequence.onset_step + slack
+
+
+def _slack(steps: NDArray[np.int64]) -> float:
+    """Return by how many steps two onsets of one fault may differ: both are read from smoothed series."""
+    return smoothing(len(steps)) * float(np.ptp(steps)) / (len(steps) - 1) if len(steps) > 1 else 0.0
 
 
 def diagnose(seen: Observations, only: frozenset[str] | None = None) -> Diagnosis:
@@ -73,7 +93,8 @@ def diagnose(seen: Observations, only: frozenset[str] | None = None) -> Diagnosi
         finding = rule.check(seen)
         if finding is not None:
             findings.append(finding)
-    findings = [_explained(finding, findings) for finding in findings]
+    slack = _slack(seen.steps)
+    findings = [_explained(finding, findings, slack) for finding in findings]
     findings.sort(key=lambda f: (-SEVERITIES.index(f.severity), f.onset_step if f.onset_step is not None else 0, f.id))
     return Diagnosis(
         source=seen.source,

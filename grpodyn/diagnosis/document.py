@@ -32,7 +32,8 @@ grpodyn record next.yaml
 **Severity.** `info` is worth knowing and no fault; `warning` costs something; `critical` makes going on pointless.
 
 **Causes and consequences.** Where one finding explains another (all completions are cut off, so all groups are wrong),
-the second is told as what follows from the first: as `info`, without a change of its own.
+the second is told as what follows from the first: as `info`, without a change of its own. That takes a first one that
+is at least as grave and began no later; else both are told as they are.
 
 **Silence.** A rule that lacks its data is listed as not checked, with the reason (`--all`, or `unchecked` in JSON). A
 run that is empty, cut off or sampled is called that. Means of a log hide what rollouts show: which groups were right,

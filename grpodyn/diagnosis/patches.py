@@ -67,8 +67,9 @@ def reward_weights(seen: Observations, factors: Mapping[str, float]) -> dict[str
     for i, name in enumerate(names):
         entry = configured[i] if configured else {"name": name}
         named = {"name": entry} if isinstance(entry, str) else dict(entry)
-        weight = float(named.get("weight", seen.weights.get(name, 1.0)) or 1.0)
-        entries.append({"name": named["name"], "weight": rounded(weight * factors.get(name, 1.0))})
+        # A weight of 0 is one: a reward that is only watched stays so.
+        weight = next(w for w in (named.get("weight"), seen.weights.get(name), 1.0) if w is not None)
+        entries.append({**named, "weight": rounded(float(weight) * factors.get(name, 1.0))})
     return {"rewards": entries}
 
 

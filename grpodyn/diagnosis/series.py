@@ -70,7 +70,7 @@ class Series:
     @property
     def smooth(self) -> Floats:
         """Mean over the rows up to each row, a twentieth of the series and 5 to 25 rows wide."""
-        return trailing_mean(self.values, min(max(len(self) // 20, 5), 25))
+        return trailing_mean(self.values, smoothing(len(self)))
 
     def since(self, holds: Mask) -> int | None:
         """Return the step from which `holds` is true to the end; None if it is not true at the end."""
@@ -81,6 +81,15 @@ class Series:
 
 
 NOTHING = Series(np.array([], dtype=np.int64), np.array([], dtype=np.float64))
+
+
+def smoothing(rows: int) -> int:
+    """Return over how many rows a series of so many is smoothed: an onset is known no better than that.
+
+    >>> smoothing(30), smoothing(200), smoothing(4000)
+    (5, 10, 25)
+    """
+    return min(max(rows // 20, 5), 25)
 
 
 def trailing_mean(values: Floats, width: int) -> Floats:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from grpodyn.config import run as run_config
 from grpodyn.config.batching import batch_plan
 from grpodyn.diagnosis import diagnose, patches
 from grpodyn.diagnosis.finding import Finding
+from grpodyn.diagnosis.groups import groups_of
 from grpodyn.diagnosis.observations import Observations
 from grpodyn.diagnosis.rule import rules
 from grpodyn.errors import ConfigError
@@ -117,3 +119,54 @@ def test_a_doubled_group_fits_its_batch() -> None:
 
 def test_every_rule_names_a_config_key() -> None:
     assert all(rule.config_key for rule in rules().values())
+
+
+def test_weights_change_and_nothing_else_of_a_reward() -> None:
+    config = {
+        "rewards": [
+            {"name": "exact_match", "weight": 1.0},
+            {"name": "pattern", "weight": 2.0, "options": {"regex": "^<answer>"}},
+            {"name": "length", "weight": 0},
+            "answer_format",
+        ]
+    }
+    weights = {"exact_match": 1.0, "pattern": 2.0, "length": 0.0, "answer_format": 1.0}
+    seen = Observations("x", steps=np.array([]), columns={}, config=config, weights=weights)
+    patch = patches.reward_weights(seen, {"pattern": 0.25, "length": 0.25, "answer_format": 0.25})
+    # A quarter of 2 and of 1; a reward that is off stays off.
+    assert patch == {
+        "rewards": [
+            {"name": "exact_match", "weight": 1.0},
+            {"name": "pattern", "weight": 0.5, "options": {"regex": "^<answer>"}},
+            {"name": "length", "weight": 0.0},
+            {"name": "answer_format", "weight": 0.25},
+        ]
+    }
+
+
+def opposed(config: list[str], weights: dict[str, float]) -> Observations:
+    # Every completion that is right is badly formatted: the correlation within groups is -1.
+    right = np.tile([1.0, 0.0, 1.0, 0.0], (30, 2, 1))
+    of = {"exact_match": right, "answer_format": 1 - right, "length": 1 - right}
+    rewards = np.stack([of[name] for name in weights], axis=-1)
+    steps = np.arange(1, 31)
+    columns = {f"rewards/{name}/mean": np.full(30, 0.5) for name in weights}
+    groups = groups_of(steps, rewards.sum(axis=-1), rewards, None, tuple(weights))
+    return Observations("x", steps=steps, columns=columns, config={"rewards": config}, weights=weights, groups=groups)
+
+
+@pytest.mark.parametrize("order", [("answer_format", "exact_match"), ("exact_match", "answer_format")])
+def test_which_of_two_opposed_rewards_is_the_task_is_not_told_by_their_order(order: tuple[str, str]) -> None:
+    # Both names speak of an answer: neither is known to be the task's, and none is dropped.
+    seen = opposed(list(order), dict.fromkeys(order, 1.0))
+    assert seen.task_part is None
+    found = rules()["reward_opposition"].check(seen)
+    assert found is not None
+    assert found.patch is None
+
+
+@pytest.mark.parametrize("order", [("length", "exact_match"), ("exact_match", "length")])
+def test_of_a_task_and_what_opposes_it_the_task_stays(order: tuple[str, str]) -> None:
+    found = rules()["reward_opposition"].check(opposed(list(order), dict.fromkeys(order, 1.0)))
+    assert found is not None
+    assert found.patch == {"rewards": ["exact_match"]}

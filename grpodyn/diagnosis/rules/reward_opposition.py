@@ -97,7 +97,8 @@ class RewardOpposition(Rule):
 
     def _patch(self, seen: Observations, a: str, b: str) -> dict[str, object] | None:
         configured, names = list((seen.config or {}).get("rewards") or []), list(seen.weights)
-        dropped = b if seen.task_part == a else a
-        if len(configured) != len(names) or dropped == seen.task_part:
+        # Which of two is the task is told by its name, or not at all: their order says nothing.
+        if len(configured) != len(names) or seen.task_part not in (a, b):
             return None
+        dropped = b if seen.task_part == a else a
         return {"rewards": [entry for entry, name in zip(configured, names, strict=True) if name != dropped]}
