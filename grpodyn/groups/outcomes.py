@@ -20,7 +20,11 @@ Floats = NDArray[np.float64]
 DECIMALS = 6
 """Rewards that agree so far are one value: what differs less gives advantages made of rounding."""
 TOTAL = "total reward"
-_SAYS_RIGHT = re.compile(r"acc|correct|exact|match|answer|solve|right|pass", re.IGNORECASE)
+_SAYS_RIGHT = re.compile(
+    r"acc|correct|exact|match|answer|solve|right|pass|verif|code_tests|multiple_choice|reasoning_gym", re.IGNORECASE
+)
+_SAYS_FORM = re.compile(r"format|xml|tag|length|style|syntax|valid", re.IGNORECASE)
+"""An `answer_format` is no answer."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +90,9 @@ class Groups:
 def read(run: Run, outcome: str | None = None) -> Groups:
     """Return the groups that a run recorded.
 
-    Right is what `outcome` says. Without it, of several reward functions, it is what the first says that takes two
-    values, one whose name speaks of being right before others; else the total reward, if that takes two values.
+    Right is what `outcome` says. Without it, of several reward functions, it is what the first says whose name speaks
+    of being right and which takes two values, or one value (a task that is hopeless, or mastered); else what the first
+    says that takes two values; else the total reward, if that takes two values.
 
     Args:
         run: the run.
@@ -135,17 +140,30 @@ def _outcome(
         if not np.isfinite(values).all():
             raise MissingDataError(f"the reward function {asked!r} did not score every completion; name another")
         return asked, values, []
-    fitting = [i for i in range(len(names)) if np.isfinite(parts[:, :, i]).all() and _values(parts[:, :, i]) == 2]
-    if len(names) < 2 or not fitting:
+    taken = {i: _values(parts[:, :, i]) for i in range(len(names)) if np.isfinite(parts[:, :, i]).all()}
+    fitting = [i for i, values in taken.items() if values == 2]
+    right = [i for i in taken if _SAYS_RIGHT.search(names[i]) and not _SAYS_FORM.search(names[i])]
+    # All wrong, or all right, is an outcome too: the format reward beside it is none.
+    chosen = next((i for values in (2, 1) for i in right if taken[i] == values), None)
+    if len(names) < 2 or (chosen is None and not fitting):
         if _values(reward) <= 2:
             return TOTAL, reward, []
         return None, None, ["no reward takes two values, so nothing says which completions were right"]
-    chosen = next((i for i in fitting if _SAYS_RIGHT.search(names[i])), fitting[0])
-    notes = []
-    if len(fitting) > 1:
-        others = ", ".join(names[i] for i in fitting if i != chosen)
-        notes.append(f"right is what {names[chosen]} says; {others} would do too: name one as the outcome")
-    return names[chosen], parts[:, :, chosen], notes
+    if chosen is None:
+        chosen, said = fitting[0], "no name of a reward of one or two values speaks of being right"
+    else:
+        said = f"it gave every completion {parts[0, 0, chosen]:g}" if taken[chosen] == 1 else ""
+    return names[chosen], parts[:, :, chosen], _on_choice(names, chosen, fitting, said)
+
+
+def _on_choice(names: Sequence[str], chosen: int, fitting: Sequence[int], said: str) -> list[str]:
+    """Return what is to be said of a choice that could have been another."""
+    others = ", ".join(names[i] for i in fitting if i != chosen)
+    if not (others or said):
+        return []
+    facts = ", ".join(["", said] if said else [])
+    would = f"; {others} would do too: name one as the outcome" if others else "; name another as the outcome"
+    return [f"right is what {names[chosen]} says{facts}{would}"]
 
 
 def _values(rewards: Floats) -> int:
@@ -154,8 +172,7 @@ def _values(rewards: Floats) -> int:
 
 
 def _correct(values: Floats) -> NDArray[np.bool_]:
-    """Tell the completions with the greater of two values; of a single value, positive is right."""
+    """Tell the completions with the greatest value; of a single value, positive is right."""
     rounded = np.round(values, DECIMALS)
     low, high = rounded.min(), rounded.max()
-    threshold = (low + high) / 2 if high > low else 0.0
-    return np.asarray(rounded > threshold, np.bool_)
+    return np.asarray(rounded == high if high > low else rounded > 0, np.bool_)

@@ -111,3 +111,43 @@ def test_steps_that_hold_nothing(tmp_path: Path) -> None:
     run = record(tmp_path / "run", rollouts={3: rollout([[1, 0]])})
     with pytest.raises(MissingDataError, match="from step 10 to the last; the run holds steps 3 to 3"):
         outcomes.read(run).between(10, None)
+
+
+@pytest.mark.parametrize(("value", "right"), [(0.0, [0, 0]), (1.0, [2, 2])])
+def test_a_hopeless_or_mastered_task_is_not_judged_by_its_format(
+    tmp_path: Path, value: float, right: list[int]
+) -> None:
+    # All answers are wrong (or all right), half of them in the format: the name of the format speaks of an answer too.
+    parts = np.array([[[1.0, value], [0.0, value]], [[0.0, value], [1.0, value]]])
+    run = record(
+        tmp_path / "run",
+        rollouts={1: rollout(parts.sum(-1), parts=parts)},
+        reward_functions=["answer_format", "exact_match"],
+    )
+    read = outcomes.read(run)
+    assert read.outcome == "exact_match"
+    assert read.right is not None
+    assert read.right.tolist() == right
+    (note,) = read.notes
+    assert f"exact_match says, it gave every completion {value:g}; answer_format would do too" in note
+
+
+def test_a_choice_without_a_telling_name_is_said(tmp_path: Path) -> None:
+    # The accuracy is graded, so that the format is what takes two values.
+    parts = np.array([[[1.0, 0.2], [0.0, 0.6]], [[0.0, 1.0], [1.0, 0.0]]])
+    run = record(
+        tmp_path / "run", rollouts={1: rollout(parts.sum(-1), parts=parts)}, reward_functions=["format", "accuracy"]
+    )
+    read = outcomes.read(run)
+    assert read.outcome == "format"
+    assert any("no name of a reward of one or two values speaks of being right" in note for note in read.notes)
+
+
+def test_only_the_greatest_value_of_an_outcome_that_is_asked_for_means_right(tmp_path: Path) -> None:
+    parts = np.array([[[0.0, 0.1], [0.6, 0.2], [0.6, 0.3], [1.0, 0.4]]])
+    run = record(
+        tmp_path / "run", rollouts={1: rollout(parts.sum(-1), parts=parts)}, reward_functions=["graded", "style"]
+    )
+    read = outcomes.read(run, "graded")
+    assert read.correct is not None
+    assert read.correct.tolist() == [[False, False, False, True]]
