@@ -54,9 +54,9 @@ def groups_of(
     """
     if not total.size or total.shape[2] < 2:
         return None
-    scored = np.isfinite(total)
-    whole = scored.all(axis=2)
-    held = whole.any(axis=1)
+    scored: NDArray[np.bool_] = np.isfinite(total)
+    whole: NDArray[np.bool_] = np.asarray(scored.all(axis=2))
+    held: NDArray[np.bool_] = np.asarray(whole.any(axis=1))
     # What a few batches hold is no picture of all of them, least of all of the end.
     if not held.any() or 2 * held.sum() < scored.any(axis=(1, 2)).sum():
         return None
