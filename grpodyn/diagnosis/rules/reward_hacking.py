@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from grpodyn.diagnosis import patches
@@ -65,8 +67,7 @@ class RewardHacking(Rule):
             ]
             evidence += risen
         if held_out is not None:
-            name, series, loss = held_out
-            best = int(np.argmax(series.values))
+            name, series, best, loss = held_out
             evidence.append(
                 f"held out, {name} fell by {-loss:.3g} from {series.values[best]:.3g} at step {series.steps[best]}"
             )
@@ -96,15 +97,20 @@ class RewardHacking(Rule):
                 return name, series, loss
         return None
 
-    def _fallen_held_out(self, seen: Observations) -> tuple[str, Series, float] | None:
-        """A fall from the best evaluation that the ones after it agree on."""
+    def _fallen_held_out(self, seen: Observations) -> tuple[str, Series, int, float] | None:
+        """A fall from the best evaluation to the level of the last two: series, place of the best, and the loss."""
         if seen.held_out is None or len(seen.held_out[1]) < 3:
             return None
         name, series = seen.held_out
-        start, end = float(series.values[0]), float(np.median(series.values[-2:]))
+        best, end = int(np.argmax(series.values[:-2])), float(np.median(series.values[-2:]))
         noise = float(np.median(np.abs(np.diff(series.values)))) if len(series) > 3 else 0.0
-        if start - end >= max(0.05 * max(abs(start), 1e-9), 0.03) and start - end > 2 * noise:
-            return name, series, end - start
+        # The best of n evaluations lies above the level by √(2 ln n) standard deviations by chance alone, the first one
+        # does not.
+        luck = math.sqrt(2 * math.log(len(series)))
+        for place, errors in ((0, 2.0), (best, 2.0 + luck)):
+            start = float(series.values[place])
+            if start - end >= max(0.05 * max(abs(start), 1e-9), 0.03) and start - end > errors * noise:
+                return name, series, best, end - float(series.values[best])
         return None
 
     def _patch(self, seen: Observations, fallen: str | None) -> dict[str, object] | None:
