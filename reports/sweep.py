@@ -2,7 +2,8 @@
 
     python reports/sweep.py runs/kl -o docs/results/kl.md --figure docs/figures/kl.png --keep docs/results/kl.json
 
-Reads `results.json` and computes nothing. In a page that exists, what stands between the two markers is replaced; the
+Reads `results.json`, or a copy of one, and computes nothing; claims that were judged before their opposites were too
+are judged anew from what the runs came to. In a page that exists, what stands between the two markers is replaced; the
 words around it are left alone.
 """
 
@@ -10,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from pydantic import TypeAdapter
 from grpodyn.evaluation.records import GREEDY
 from grpodyn.reporting.published import interval, number, put
 from grpodyn.statistics import Interval
+from grpodyn.studies.conclude import judge_again
 from grpodyn.studies.measures import JUDGED, RATIO
 from grpodyn.studies.results import RESULTS, ArmResult, SweepResult
 from grpodyn.trace import strict_json
@@ -30,10 +31,13 @@ from grpodyn.trace import strict_json
 def read(path: Path) -> SweepResult:
     """Return the result that a file holds; JSON's null is an unknown number.
 
+    Claims of a file from before their opposites were tested are judged anew.
+
     Raises:
         OSError, ValueError: it is not there, or not one.
     """
     content = strict_json.read(path)
+    judged_both_ways = all("opposite_p" in one for one in content["contrasts"])
     for arm in content["arms"]:
         arm["values"] = {metric: _known(value) for metric, value in arm["values"].items()}
     for one in [*content["differences"], *content["contrasts"]]:
@@ -41,9 +45,12 @@ def read(path: Path) -> SweepResult:
         one.update({key: math.nan for key in ("p", "p_holm", "equal_p") if key in one and one[key] is None})
         if one.get("equal_difference") is not None:
             one["equal_difference"] = _known(one["equal_difference"])
+    for one in content["contrasts"]:
+        one.update({key: math.nan for key in ("opposite_p", "opposite_p_holm") if one.get(key) is None})
     for run in content["runs"]:
         run["values"] = {key: math.nan if value is None else value for key, value in run["values"].items()}
-    return TypeAdapter(SweepResult).validate_python(content)
+    result = TypeAdapter(SweepResult).validate_python(content)
+    return result if judged_both_ways else judge_again(result)
 
 
 def _known(value: dict[str, float | None]) -> dict[str, float]:
@@ -104,12 +111,14 @@ def _arms(arms: Sequence[ArmResult], shown: Sequence[str]) -> str:
 
 def _claims(result: SweepResult) -> str:
     head = (
-        "| a | b | claim | a beside b | p, one-sided | p, Holm | accuracy, a − b | outcome |\n"
-        "|---|---|---|---|--:|--:|---|---|"
+        "| a | b | claim | a beside b | p, one-sided | p, Holm | p of the opposite, Holm | accuracy, a − b "
+        "| outcome |\n"
+        "|---|---|---|---|--:|--:|--:|---|---|"
     )
     rows = [
         f"| {one.a} | {one.b} | {one.better} `{one.metric}` | {'×' if one.scale == 'factor' else ''}"
         f"{interval(one.difference)} | {number(one.p, '.2g')} | {number(one.p_holm, '.2g')} "
+        f"| {number(one.opposite_p_holm, '.2g')} "
         f"| {'–' if one.equal_difference is None else interval(one.equal_difference, '+.3f')} | {one.outcome} |"
         for one in result.contrasts
     ]
@@ -155,19 +164,20 @@ def draw(result: SweepResult) -> Figure:
 def main() -> None:
     """Write page and figure, and keep the result that they show."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help=f"folder of a sweep, with {RESULTS}")
+    parser.add_argument("source", type=Path, help=f"folder of a sweep, with {RESULTS}, or such a file")
     parser.add_argument("-o", "--output", type=Path, required=True, help="page to write the tables into")
     parser.add_argument("--figure", type=Path, help="picture to draw")
-    parser.add_argument("--keep", type=Path, help="copy of the result")
+    parser.add_argument("--keep", type=Path, help="where to keep the result that is shown")
     arguments = parser.parse_args()
-    result = read(arguments.folder / RESULTS)
+    source = arguments.source / RESULTS if arguments.source.is_dir() else arguments.source
+    result = read(source)
     if not metrics(result):
-        parser.error(f"{arguments.folder}: no run is done yet, so there is nothing to show")
+        parser.error(f"{arguments.source}: no run is done yet, so there is nothing to show")
     put(arguments.output, page(result))
     if arguments.figure is not None:
         draw(result).savefig(arguments.figure, dpi=110)
     if arguments.keep is not None:
-        shutil.copyfile(arguments.folder / RESULTS, arguments.keep)
+        result.write(arguments.keep.parent, arguments.keep.name)
 
 
 if __name__ == "__main__":

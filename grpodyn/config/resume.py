@@ -24,7 +24,9 @@ _FREE_GRPO_KEYS = frozenset(
 )
 _LENGTH_KEYS = frozenset({"max_steps", "num_train_epochs"})
 _LENGTH_FREE_SCHEDULES = frozenset({"constant", "constant_with_warmup"})
+_LENGTH_HINT = " (the learning rate's schedule depends on the length of the run: only a constant one can be extended)"
 _TRL_SCHEDULE = "linear"
+_TRL_EPOCHS = 3.0
 
 
 def recorded_config(run_dir: Path) -> RunConfig:
@@ -54,31 +56,59 @@ def check_resumable(recorded: RunConfig, wanted: RunConfig) -> None:
     if not refused:
         return
     differences = "; ".join(f"`{key}` was {before.get(key)!r}, now {after.get(key)!r}" for key in refused)
-    hint = ""
-    if any(key.removeprefix("grpo.") in _LENGTH_KEYS for key in refused):
-        hint = " (the learning rate's schedule depends on the length of the run: only a constant one can be extended)"
+    hint = _LENGTH_HINT if any(map(_is_length, refused)) else ""
     raise ConfigError(f"a resumed run cannot change its settings: {differences}{hint}; start a new run for that")
 
 
-def check_same(run_dir: Path, wanted: RunConfig) -> None:
+def check_same(run_dir: Path, wanted: RunConfig, *, whole: bool = False, longer: bool = False) -> None:
     """Check that a recorded run is what a config would train, so that it can stand for it.
+
+    Args:
+        run_dir: of the run.
+        wanted: the config.
+        whole: whether it must be evaluated and recorded alike too, so that its numbers can stand beside others.
+        longer: whether it may also be a shorter run that can be trained on to the length that is wanted.
 
     Raises:
         NotARunError, SchemaError: the directory holds no run of this schema.
         ConfigError: they differ in something that training depends on, its length among it; names each key and value.
     """
-    before, after = _flat(recorded_config(run_dir).to_dict()), _flat(wanted.to_dict())
+    recorded = recorded_config(run_dir)
+    before, after = _flat(recorded.to_dict()), _flat(wanted.to_dict())
     changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
+    extended = longer and is_longer(recorded, wanted)
     differing = [
         key
         for key in changed
-        if key.partition(".")[0] not in ("evaluate", "record") and key.removeprefix("grpo.") not in _FREE_GRPO_KEYS
+        if (whole or key.partition(".")[0] not in ("evaluate", "record"))
+        and not (_is_length(key) and extended and _free(key, recorded))
+        and key.removeprefix("grpo.") not in _FREE_GRPO_KEYS
     ]
     if differing:
         found = "; ".join(f"`{key}` was {before.get(key)!r}, now {after.get(key)!r}" for key in differing)
+        hint = _LENGTH_HINT if extended and any(map(_is_length, differing)) else ""
         raise ConfigError(
-            f"{run_dir} was trained under other settings: {found}; give another folder, or delete that run"
+            f"{run_dir} was trained under other settings: {found}{hint}; give another folder, or delete that run"
         )
+
+
+def is_longer(recorded: RunConfig, wanted: RunConfig) -> bool:
+    """Return whether a config asks for more training than a run was started for, in steps or else in epochs."""
+    (unit, had), (other, asked) = _length(recorded), _length(wanted)
+    return unit == other and asked > had
+
+
+def _length(config: RunConfig) -> tuple[str, float]:
+    # As the trainer counts: steps, if any are given, and else epochs, of which it does three unless told otherwise.
+    steps, epochs = config.grpo.get("max_steps"), config.grpo.get("num_train_epochs")
+    if isinstance(steps, int | float) and steps > 0:
+        return "steps", steps
+    return "epochs", epochs if isinstance(epochs, int | float) else _TRL_EPOCHS
+
+
+def _is_length(key: str) -> bool:
+    section, _, name = key.partition(".")
+    return section == "grpo" and name in _LENGTH_KEYS
 
 
 def _free(key: str, recorded: RunConfig) -> bool:

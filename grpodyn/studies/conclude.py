@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from grpodyn.config.validation import validate
 from grpodyn.statistics import Interval, holm, mean_interval, non_inferiority, paired_test
 from grpodyn.studies.expand import PlannedRun
 from grpodyn.studies.index import Index
@@ -21,6 +22,7 @@ Values = Mapping[str, Mapping[int, Mapping[str, float]]]
 """Arm → seed → metric → value."""
 
 _NOTHING = Interval(math.nan, math.nan, math.nan, 0.95)
+_WAITS = "as it is judged once all seeds are there"
 
 
 def conclude(
@@ -55,7 +57,7 @@ def conclude(
         arms=arms,
         differences=differences,
         contrasts=contrasts,
-        reading=[_sentence(one) for one in contrasts] if study.contrasts else _beside_reference(study, differences),
+        reading=_reading(study, values, differences, contrasts),
         notes=_notes(study, arms, failed_errors={entry.name: entry.error or "" for entry in failed}),
         runs=[
             SweptRun(e.name, e.arm, e.seed, e.state, e.error, round(e.seconds, 1), measured.get(e.name, {}))
@@ -68,6 +70,33 @@ def conclude(
         configs_sha256=_digest(planned),
         versions=versions,
     )
+
+
+def judge_again(result: SweepResult) -> SweepResult:
+    """Return a result with its claims judged anew from what its runs came to, as one that was written before is read.
+
+    Raises:
+        ConfigError: its study is none that this version can read.
+    """
+    study = validate(SweepStudy, dict(result.study), f"the study in the result of {result.name}")
+    values: dict[str, dict[int, Mapping[str, float]]] = {arm: {} for arm in study.every_arm()}
+    for run in result.runs:
+        if run.values:
+            values[run.arm][run.seed] = run.values
+    contrasts = _contrasts(study, values)
+    return replace(result, contrasts=contrasts, reading=_reading(study, values, result.differences, contrasts))
+
+
+def _reading(
+    study: SweepStudy, values: Values, differences: Sequence[Difference], contrasts: Sequence[ContrastResult]
+) -> list[str]:
+    if not study.contrasts:
+        return _beside_reference(study, values, differences)
+    return [_sentence(one, waits=not _whole(study, values, one.a, one.b)) for one in contrasts]
+
+
+def _whole(study: SweepStudy, values: Values, *arms: str) -> bool:
+    return all(seed in values[arm] for arm in arms for seed in study.seeds)
 
 
 def _digest(planned: Sequence[PlannedRun]) -> str:
@@ -127,25 +156,36 @@ def _differences(study: SweepStudy, values: Values) -> list[Difference]:
 
 
 def _contrasts(study: SweepStudy, values: Values) -> list[ContrastResult]:
-    raw = [_contrast(one, values) for one in study.contrasts]
+    raw = [_contrast(one, values, judged=_whole(study, values, one.a, one.b)) for one in study.contrasts]
     corrected = holm([one.p for one in raw])
-    return [
-        replace(one, p_holm=p, outcome=_outcome(one, p, study.alpha)) for one, p in zip(raw, corrected, strict=True)
+    # That the opposite holds is a finding too, and asks for the same correction.
+    opposite = holm([one.opposite_p for one in raw])
+    both = [
+        replace(one, p_holm=p, opposite_p_holm=against)
+        for one, p, against in zip(raw, corrected, opposite, strict=True)
     ]
+    return [replace(one, outcome=_outcome(one, study.alpha)) for one in both]
 
 
-def _contrast(one: Contrast, values: Values) -> ContrastResult:
+def _contrast(one: Contrast, values: Values, *, judged: bool) -> ContrastResult:
+    """Return a claim beside what was measured, with its p only if it is to be judged.
+
+    A test after every run would find something in the end: it is made once, with all seeds.
+    """
     x, y = _pairs(values, one.a, one.b, one.metric)
-    p, difference = math.nan, _NOTHING
+    p, opposite_p, difference = math.nan, math.nan, _NOTHING
     if x:
-        test = paired_test(x, y, alternative="greater" if one.better == "higher" else "less")
-        p, difference = test.p, _unscaled(one.metric, test.difference)
+        higher, lower = paired_test(x, y, alternative="greater"), paired_test(x, y, alternative="less")
+        difference = _unscaled(one.metric, higher.difference)
+        if judged:
+            p, opposite_p = (higher.p, lower.p) if one.better == "higher" else (lower.p, higher.p)
     equal_p, equal_difference = math.nan, None
     if one.equal is not None:
         u, v = _pairs(values, one.a, one.b, one.equal)
         if u:
             equal = non_inferiority(u, v, one.margin)
-            equal_p, equal_difference = equal.p, _unscaled(one.equal, equal.difference)
+            equal_p = equal.p if judged else math.nan
+            equal_difference = _unscaled(one.equal, equal.difference)
     return ContrastResult(
         a=one.a,
         b=one.b,
@@ -155,6 +195,8 @@ def _contrast(one: Contrast, values: Values) -> ContrastResult:
         difference=difference,
         p=p,
         p_holm=math.nan,
+        opposite_p=opposite_p,
+        opposite_p_holm=math.nan,
         equal=one.equal,
         equal_difference=equal_difference,
         equal_p=equal_p,
@@ -164,26 +206,30 @@ def _contrast(one: Contrast, values: Values) -> ContrastResult:
     )
 
 
-def _outcome(one: ContrastResult, p_holm: float, alpha: float) -> str:
-    if math.isnan(p_holm):
+def _outcome(one: ContrastResult, alpha: float) -> str:
+    if math.isnan(one.p_holm):
         return "not decided"
-    if p_holm >= alpha:
-        return "not shown"
+    if one.p_holm >= alpha:
+        return "refuted" if one.opposite_p_holm < alpha else "not shown"
     if one.equal is None or one.equal_p < alpha:
         return "shown"
     # What was not measured, or has no spread, is no loss.
     return "not decided" if math.isnan(one.equal_p) else "shown, at a loss"
 
 
-def _beside_reference(study: SweepStudy, differences: Sequence[Difference]) -> list[str]:
+def _beside_reference(study: SweepStudy, values: Values, differences: Sequence[Difference]) -> list[str]:
     """Return what a study without claims has found: every arm beside the reference, two-sided, by Holm over them."""
     measured = {one.metric for one in differences}
     metric = next((name for name in JUDGED if name in measured), None)
     beside = [one for one in differences if one.metric == metric]
     said = []
-    for one, p in zip(beside, holm([one.p for one in beside]), strict=True):
+    waits = {one.arm for one in beside if not _whole(study, values, one.arm, one.reference)}
+    for one, p in zip(beside, holm([math.nan if one.arm in waits else one.p for one in beside]), strict=True):
         d = one.difference
         found = f"{one.arm} against {one.reference}: {metric} {d.value:+.3f}"
+        if one.arm in waits:
+            said.append(f"{found} over {one.n} seeds so far, {_WAITS}")
+            continue
         if math.isnan(p):
             said.append(f"{found}, which {one.n} paired seeds cannot judge")
             continue
@@ -192,17 +238,22 @@ def _beside_reference(study: SweepStudy, differences: Sequence[Difference]) -> l
     return said
 
 
-def _sentence(one: ContrastResult) -> str:
+def _sentence(one: ContrastResult, *, waits: bool = False) -> str:
+    unit = "×" if one.scale == "factor" else ""
+    if waits:
+        so_far = f" {unit}{_figure(one.difference.value, one.scale)} over {one.n} seeds so far" if one.n else ""
+        return f"{one.a} against {one.b}: {one.metric}{so_far}: not decided, {_WAITS}"
     if math.isnan(one.p_holm):
         return (
             f"{one.a} against {one.b} in {one.metric}: not decided, as {one.n} paired seeds show no spread to judge by"
         )
-    unit = "×" if one.scale == "factor" else ""
     d = one.difference
+    other = {"higher": "lower", "lower": "higher"}[one.better]
+    against = f", {other} with p = {one.opposite_p_holm:.2g}" if one.outcome == "refuted" else ""
     said = (
         f"{one.a} against {one.b}: {one.metric} {unit}{_figure(d.value, one.scale)} "
         f"[{_figure(d.low, one.scale)}, {_figure(d.high, one.scale)}] over {one.n} seeds, "
-        f"{'higher' if one.better == 'higher' else 'lower'} with p = {one.p_holm:.2g}: {one.outcome}"
+        f"{one.better} with p = {one.p_holm:.2g}: {one.outcome}{against}"
     )
     if one.equal is None:
         return said

@@ -71,9 +71,13 @@ class ContrastResult:
     scale: str
     difference: Interval
     p: float
-    """One-sided."""
+    """One-sided; nan before all seeds of both arms are there, and where there is no spread to judge by."""
     p_holm: float
     """Corrected for all claims of the study."""
+    opposite_p: float
+    """One-sided, that `a` lies on the other side of `b` than claimed; nan as `p`."""
+    opposite_p_holm: float
+    """Corrected for the opposites of all claims of the study."""
     equal: str | None
     """The metric in which `a` must not be worse."""
     equal_difference: Interval | None
@@ -82,8 +86,8 @@ class ContrastResult:
     margin: float
     n: int
     outcome: str
-    """`shown`, `not shown`, `shown, at a loss` (not at equal skill), or `not decided` (too few seeds, or
-    `equal` was not measured)."""
+    """`shown`, `refuted` (the opposite is shown), `not shown`, `shown, at a loss` (not at equal skill), or `not
+    decided` (seeds are missing, there is no spread to judge by, or `equal` was not measured)."""
 
 
 @dataclass(frozen=True)
@@ -113,12 +117,12 @@ class SweepResult:
     versions: Mapping[str, str]
     """Of what trained, as the first run's manifest has them."""
 
-    def write(self, folder: Path) -> Path:
-        """Write `results.json`, and return its path.
+    def write(self, folder: Path, name: str = RESULTS) -> Path:
+        """Write `results.json`, or a file of another name, and return its path.
 
         Raises:
             OSError: the disk is full or gone.
         """
-        path = folder / RESULTS
+        path = folder / name
         strict_json.replace_file(path, strict_json.dumps(self, indent=1).encode() + b"\n")
         return path

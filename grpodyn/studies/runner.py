@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import yaml
 
-from grpodyn.config.resume import check_resumable, recorded_config
-from grpodyn.errors import ConfigError, DirectoryInUseError, GrpodynError
+from grpodyn.config.resume import check_same, is_longer, recorded_config
+from grpodyn.errors import DirectoryInUseError, GrpodynError
 from grpodyn.studies.child import Child, Outcome
 from grpodyn.studies.conclude import conclude
 from grpodyn.studies.expand import PlannedRun
@@ -88,7 +88,7 @@ def carry_out(
         planned: its runs.
         settings: `--set` of the command line.
         folder: where runs, index and results go.
-        make_pool: where to train; None only reads what is there.
+        make_pool: where to train; None only reads what is there, and writes nothing.
         observer: is shown how it gets on.
         max_minutes: when to stop.
 
@@ -97,15 +97,15 @@ def carry_out(
         ConfigError: the folder holds runs of other settings.
         KeyboardInterrupt: the user has stopped it.
     """
+    if make_pool is None:
+        return Finished(_Sweep(study, planned, settings, folder, observer, writes=False).publish(), "only read")
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     lock = WriterLock.acquire(folder)
     try:
-        sweep = _Sweep(study, planned, settings, folder, observer)
+        sweep = _Sweep(study, planned, settings, folder, observer, writes=True)
         with _ends_in_order():
-            if make_pool is None:
-                sweep.write()
-            why = "only read" if make_pool is None else sweep.train(make_pool, lock, max_minutes)
+            why = sweep.train(make_pool, lock, max_minutes)
         return Finished(sweep.publish(), why)
     finally:
         lock.release()
@@ -141,11 +141,14 @@ class _Sweep:
         settings: Sequence[str],
         folder: Path,
         observer: Observer,
+        *,
+        writes: bool,
     ) -> None:
         self._study = study
         self._planned = {run.name: run for run in planned}
         self._folder = folder
         self._observer = observer
+        self._writes = writes
         self._measured: dict[str, dict[str, float]] = {}
         self._versions: dict[str, str] = {}
         self._began: dict[str, float] = {}
@@ -166,21 +169,15 @@ class _Sweep:
             if not entry.starts and contents(run_dir):
                 raise DirectoryInUseError(f"{run_dir} holds files of something else; choose another --output")
             return replace(entry, state="pending", error=None)
-        try:
-            check_resumable(recorded_config(run_dir), run.config)
-        except ConfigError as error:
-            raise ConfigError(f"{run_dir} was trained before: {error}, or choose another --output") from error
-        longer = self._is_longer(run, run_dir)
+        # Its numbers will stand beside those of other runs: it must have been evaluated alike too.
+        check_same(run_dir, run.config, whole=True, longer=True)
+        longer = is_longer(recorded_config(run_dir), run.config)
         if Manifest.read(run_dir).status == "finished" and not longer:
             return replace(entry, state="done", error=None)
         if entry.state == "done" and not longer:
             return entry
         # What failed is tried again, and what ran when its sweep was killed goes on.
         return replace(entry, state="interrupted", error=None)
-
-    def _is_longer(self, run: PlannedRun, run_dir: Path) -> bool:
-        wanted, had = (config.grpo.get("max_steps", -1) for config in (run.config, recorded_config(run_dir)))
-        return bool(wanted > had > 0)
 
     def _write_configs(self) -> None:
         folder = self._folder / CONFIGS
@@ -264,15 +261,17 @@ class _Sweep:
 
     def _change(self, entry: Entry) -> None:
         self._index = self._index.with_entry(entry)
-        self._index.write(self._folder)
+        if self._writes:
+            self._index.write(self._folder)
 
     def publish(self) -> SweepResult:
-        """Write what is known so far."""
+        """Return what is known so far, and write it unless this only reads."""
         for entry in self._index.entries:
             if entry.state == "done" and entry.name not in self._measured:
                 self._measure(entry.name)
         result = conclude(self._study, self._index, list(self._planned.values()), self._measured, self._versions)
-        result.write(self._folder)
+        if self._writes:
+            result.write(self._folder)
         return result
 
     def _measure(self, name: str) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from grpodyn.statistics import Interval
+from grpodyn.studies.conclude import judge_again
 from grpodyn.studies.expand import planned_runs
 from grpodyn.studies.results import RESULTS, ArmResult
 from grpodyn.studies.runner import carry_out
 from tests.simulation.scripts import report_script
 from tests.studies.conftest import FakePool, Watcher
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +48,49 @@ def test_the_page_holds_every_arm_and_claim(script, finished):
         of_it = [row for row in rows if row.startswith(f"| {one.a} | {one.b} | {one.better} `{one.metric}`")]
         assert any(row.endswith(f"| {one.outcome} |") for row in of_it)
     assert result.configs_sha256[:16] in text
+
+
+def test_a_result_of_before_opposites_were_judged_is_judged_anew(script, finished):
+    result, folder = finished[0].result, finished[1]
+    path = folder / RESULTS
+    content = json.loads(path.read_text())
+    for one in content["contrasts"]:
+        del one["opposite_p"], one["opposite_p_holm"]
+        one["outcome"] = "not shown"
+    content["reading"] = []
+    path.write_text(json.dumps(content))
+    again = script.read(path)
+    assert [one.outcome for one in again.contrasts] == [one.outcome for one in result.contrasts]
+    assert again.reading == result.reading
+    assert script.page(again) == script.page(result)
+
+
+PUBLISHED = ["curriculum-v1v2v3", "kl", "lora-targets", "reward-refinement", "stop-reward"]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_page_is_what_its_result_says(script, name, tmp_path, monkeypatch):
+    source = ROOT / "docs/results" / name
+    page, kept = tmp_path / "page.md", tmp_path / "kept.json"
+    page.write_text(source.with_suffix(".md").read_text())
+    monkeypatch.setattr("sys.argv", ["sweep.py", f"{source}.json", "-o", str(page), "--keep", str(kept)])
+    script.main()
+    assert page.read_text() == source.with_suffix(".md").read_text()
+    assert kept.read_text() == source.with_suffix(".json").read_text()
+    result = script.read(kept)
+    again = judge_again(result)
+    assert again.reading == result.reading
+    assert [one.outcome for one in again.contrasts] == [one.outcome for one in result.contrasts]
+
+
+def test_that_the_stop_reward_makes_it_worse_is_held_to_holm(script):
+    result = script.read(ROOT / "docs/results/stop-reward.json")
+    at_the_end = result.contrasts[0]
+    # Smallest of five opposites: 5 · .00054 = .0027.
+    assert at_the_end.outcome == "refuted"
+    assert at_the_end.opposite_p == pytest.approx(0.00054, abs=5e-6)
+    assert at_the_end.opposite_p_holm == pytest.approx(5 * at_the_end.opposite_p)
+    assert "| 1 | 1 | 0.0027 | +0.014 [+0.003, +0.026] | refuted |" in script.page(result)
 
 
 def test_without_claims_the_page_holds_every_arm_beside_the_reference(script, two_arms, tmp_path):

@@ -13,11 +13,11 @@ import pytest
 
 from grpodyn.cli.lookup import find_runs
 from grpodyn.errors import ConfigError, DirectoryInUseError, NotARunError, SchemaError, UsageError
-from grpodyn.studies.conclude import _beside_reference, _contrasts, _differences, _sentence
+from grpodyn.studies.conclude import _beside_reference, _contrasts, _differences, _reading, _sentence
 from grpodyn.studies.expand import planned_runs
 from grpodyn.studies.index import INDEX, read_index
 from grpodyn.studies.runner import carry_out
-from grpodyn.studies.study import Contrast, SweepStudy
+from grpodyn.studies.study import Contrast, SweepStudy, restricted
 from grpodyn.trace.lock import WriterLock
 from tests.studies.conftest import FakePool, Watcher, write_run
 
@@ -112,13 +112,95 @@ def test_what_must_be_equal_and_is_not_known_is_no_loss(equal, words):
     assert words in _sentence(found)
 
 
+# b lies below a by .10, .13 and .04: mean −.09, squares of deviations .0001 + .0016 + .0025 = .0042, so t =
+# −.09/sqrt(.0042/2/3) = −3.40168 and t² = 11.57143. On two degrees of freedom P(T < t) = 1/2 + t/(2·sqrt(2 + t²)) =
+# .5 − 3.40168/(2·3.68394) = .03831.
+BELOW = (0.10, 0.13, 0.04)
+AGAINST = 0.03831
+HIGHER = Contrast(a="b", b="a", metric="gain", better="higher")
+
+
+def below(seeds=(1, 2, 3)):
+    """What two arms gain: b less than a; and c what a does, give or take."""
+    return {
+        "a": {seed: {"gain": 0.5} for seed in (1, 2, 3)},
+        "b": {seed: {"gain": 0.5 - BELOW[seed - 1]} for seed in seeds},
+        "c": {seed: {"gain": 0.5 + (-0.01, 0.02, 0.0)[seed - 1]} for seed in (1, 2, 3)},
+    }
+
+
+def claims(*contrasts):
+    return SweepStudy(name="s", config="c", arms={"a": {}, "b": {"x": 1}, "c": {"x": 2}}, contrasts=list(contrasts))
+
+
+def test_a_claim_whose_opposite_holds_is_refuted():
+    (found,) = _contrasts(claims(HIGHER), below())
+    assert found.outcome == "refuted"
+    assert found.p == pytest.approx(1 - AGAINST, abs=1e-6)
+    assert found.opposite_p_holm == pytest.approx(AGAINST, abs=1e-6)
+    assert "higher with p = 0.96: refuted, lower with p = 0.038" in _sentence(found)
+    (other,) = _contrasts(claims(HIGHER.model_copy(update={"better": "lower"})), below())
+    assert (other.outcome, other.p_holm) == ("shown", pytest.approx(AGAINST, abs=1e-6))
+
+
+def test_the_opposite_is_held_to_holm_as_the_claim_is():
+    found, _ = _contrasts(claims(HIGHER, Contrast(a="c", b="a", metric="gain", better="higher")), below())
+    # The smaller of two, so twice its own: above .05.
+    assert found.opposite_p == pytest.approx(AGAINST, abs=1e-6)
+    assert found.opposite_p_holm == pytest.approx(2 * AGAINST, abs=2e-6)
+    assert found.outcome == "not shown"
+
+
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_no_claim_is_judged_before_all_its_seeds_are_there(better):
+    study = claims(HIGHER.model_copy(update={"better": better}), Contrast(a="c", b="a", metric="gain", better="higher"))
+    values = below(seeds=(1, 2))
+    waits, other = _contrasts(study, values)
+    assert (waits.outcome, waits.n) == ("not decided", 2)
+    assert all(math.isnan(p) for p in (waits.p, waits.p_holm, waits.opposite_p, waits.opposite_p_holm))
+    # What was measured is told all the same: −(.10 + .13)/2.
+    assert waits.difference.value == pytest.approx(-0.115)
+    first, second = _reading(study, values, [], [waits, other])
+    assert (
+        first == "b against a: gain -0.115 over 2 seeds so far: not decided, as it is judged once all seeds are there"
+    )
+    assert second.endswith("not shown")
+    # What is still to be judged counts in the family of what is.
+    assert other.p_holm == pytest.approx(2 * other.p)
+
+
+def test_a_run_that_never_comes_to_the_level_holds_no_claim_up():
+    values = below()
+    values["b"][3] = {"other": 1.0}
+    (found,) = _contrasts(claims(HIGHER), values)
+    # −.10 and −.13: t = −.115/.015 on one degree of freedom, P(T < t) = 1/2 − atan(7.6667)/π = .041285.
+    assert (found.n, found.outcome) == (2, "refuted")
+    assert found.opposite_p == pytest.approx(0.041285, abs=1e-6)
+
+
+def test_a_failed_run_leaves_its_claim_undecided(go):
+    found = go(FakePool(kl_s3="failed"))[0].result
+    assert {one.outcome for one in found.contrasts} == {"not decided"}
+    assert all("judged once all seeds are there" in line for line in found.reading)
+
+
+def test_a_study_without_claims_reads_nothing_before_all_seeds_are_there():
+    study = SweepStudy(name="s", config="c", arms={"a": {}, "b": {"x": 1}})
+    # The difference is .2 and .22 so far.
+    rewards = {"a": (0.5, 0.5), "b": (0.7, 0.72)}
+    values = {arm: {seed: {"train/reward": of[seed - 1]} for seed in (1, 2)} for arm, of in rewards.items()}
+    assert _beside_reference(study, values, _differences(study, values)) == [
+        "b against a: train/reward +0.210 over 2 seeds so far, as it is judged once all seeds are there"
+    ]
+
+
 def test_a_study_without_claims_reads_every_arm_beside_the_reference():
     study = SweepStudy(name="s", config="c", arms={"a": {}, "b": {"x": 1}, "c": {"x": 2}})
     differences = {"b": (-0.30, -0.31, -0.29), "c": (0.10, -0.12, 0.05)}
     values = {"a": {seed: {"heldout/accuracy": 0.5 + seed / 100, "gain": 0.4} for seed in (1, 2, 3)}}
     for arm, by in differences.items():
         values[arm] = {seed: {"heldout/accuracy": 0.5 + seed / 100 + by[seed - 1]} for seed in (1, 2, 3)}
-    b, c = _beside_reference(study, _differences(study, values))
+    b, c = _beside_reference(study, values, _differences(study, values))
     # t = -.3/(.01/sqrt 3) = -51.96 on 2 degrees of freedom: p = 3.70e-4, twice that by Holm.
     assert "b against a: heldout/accuracy -0.300 [-0.325, -0.275] over 3 seeds, p = 0.00074" in b
     assert b.endswith("differs")
@@ -126,12 +208,13 @@ def test_a_study_without_claims_reads_every_arm_beside_the_reference():
 
 
 def test_a_study_without_claims_and_evaluation_is_read_by_reward():
-    study = SweepStudy(name="s", config="c", arms={"a": {}, "b": {"x": 1}})
+    study = SweepStudy(name="s", config="c", arms={"a": {}, "b": {"x": 1}}, seeds=[1, 2])
     values = {arm: {seed: {"train/reward": reward} for seed in (1, 2)} for arm, reward in (("a", 0.5), ("b", 0.7))}
-    assert _beside_reference(study, _differences(study, values)) == [
+    assert _beside_reference(study, values, _differences(study, values)) == [
         "b against a: train/reward +0.200, which 2 paired seeds cannot judge"
     ]
-    assert _beside_reference(study, _differences(study, {"a": {}, "b": {}})) == []
+    nothing = {"a": {}, "b": {}}
+    assert _beside_reference(study, nothing, _differences(study, nothing)) == []
 
 
 def test_what_is_done_is_not_trained_again_and_what_was_not_goes_on(go, tmp_path):
@@ -198,12 +281,69 @@ def test_a_killed_sweep_leaves_a_run_that_goes_on(go, tmp_path):
 
 def test_other_settings_in_the_same_folder_are_refused(go):
     go(FakePool())
-    with pytest.raises(ConfigError, match=r"none-s1 was trained before: .*`grpo.temperature`.*another --output"):
+    with pytest.raises(
+        ConfigError, match=r"none-s1 was trained under other settings: `grpo.temperature`.*another folder"
+    ):
         go(FakePool(), settings=["grpo.temperature=0.5"])
 
 
-def test_only_reading_trains_nothing(go):
-    assert go(None)[0].result.missing == 6
+EPOCHS = ["grpo.max_steps=-1", "grpo.num_train_epochs=2"]
+CONSTANT = "grpo.lr_scheduler_type=constant"
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "key"),
+    [
+        # A finished run of four steps is none of two, however free the length is when a run goes on.
+        ([CONSTANT], [CONSTANT, "grpo.max_steps=2"], "grpo.max_steps"),
+        # Seeds that were judged on other prompts cannot be put together.
+        ([CONSTANT], [CONSTANT, "evaluate.split=choose"], "evaluate.split"),
+        ([CONSTANT], [CONSTANT, "grpo.max_steps=8", "evaluate.split=choose"], "evaluate.split"),
+        ([CONSTANT, *EPOCHS], [CONSTANT, *EPOCHS, "grpo.num_train_epochs=1"], "grpo.num_train_epochs"),
+        (EPOCHS, [*EPOCHS, "grpo.num_train_epochs=3"], "grpo.num_train_epochs"),
+    ],
+)
+def test_a_finished_run_does_not_stand_for_another_config(go, tmp_path, first, then, key):
+    go(FakePool(), settings=first)
+    before = (tmp_path / "out" / "results.json").read_bytes()
+    with pytest.raises(ConfigError, match=f"none-s1 was trained under other settings: `{key}` was"):
+        go(FakePool(), settings=then)
+    assert (tmp_path / "out" / "results.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ([CONSTANT], [CONSTANT, "grpo.max_steps=8"]),
+        ([CONSTANT, *EPOCHS], [CONSTANT, *EPOCHS, "grpo.num_train_epochs=3"]),
+    ],
+)
+def test_a_finished_run_is_trained_on_where_more_is_asked_for(go, first, then):
+    go(FakePool(), settings=first)
+    pool = FakePool()
+    go(pool, settings=then)
+    assert len(pool.started) == 6
+
+
+def test_only_reading_trains_and_writes_nothing(go, two_arms, tmp_path):
+    finished, watcher = go(None)
+    assert (finished.why, finished.result.missing, watcher.said) == ("only read", 6, [])
+    assert not (tmp_path / "out").exists()
+    go(FakePool())
+    files = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    alone = go(None, study=restricted(two_arms, arms=["none"]))[0].result
+    assert [(run.name, run.state) for run in alone.runs] == [(f"none-s{seed}", "done") for seed in (1, 2, 3)]
+    assert alone.arms[0].values["heldout/accuracy"].value == pytest.approx(0.502)
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == files
+
+
+def test_a_sweep_can_be_read_while_it_trains(go, tmp_path):
+    go(FakePool(kl_s3="interrupted"))
+    lock = WriterLock.acquire(tmp_path / "out")
+    try:
+        assert go(None)[0].result.missing == 1
+    finally:
+        lock.release()
 
 
 def test_somebody_elses_files_are_left_alone(go, tmp_path):
@@ -236,14 +376,14 @@ def test_a_sweep_stands_for_its_runs(go, tmp_path, monkeypatch):
 
 
 def test_an_empty_sweep_says_so(go, tmp_path):
-    go(None)
+    go(FakePool(), max_minutes=0.0)
     with pytest.raises(NotARunError, match="recorded no run yet"):
         find_runs([tmp_path / "out"])
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "/etc", "a/b"])
 def test_an_index_cannot_name_a_directory_outside(go, tmp_path, name):
-    go(None)
+    go(FakePool(), max_minutes=0.0)
     path = tmp_path / "out" / INDEX
     index = json.loads(path.read_text())
     index["entries"][0]["name"] = name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,25 @@ def test_a_study_can_be_carried_out(path: Path) -> None:
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_a_study_is_documented(path: Path) -> None:
     assert f"| `{path.stem}` |" in (ROOT / "docs/sweep.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "result"),
+    [
+        ("kl", "kl"),
+        ("stop_reward", "stop-reward"),
+        ("group_size", "group-size-study"),
+        ("lora_targets", "lora-targets"),
+        ("curriculum_v1v2v3", "curriculum-v1v2v3"),
+    ],
+)
+def test_the_minutes_of_a_study_are_those_that_it_took(name: str, result: str) -> None:
+    minutes = load_study(ROOT / f"configs/studies/{name}.yaml").minutes
+    runs = json.loads((ROOT / f"docs/results/{result}.json").read_text())["runs"]
+    # Each run had one core, and there are two.
+    assert minutes == pytest.approx(sum(run["seconds"] for run in runs) / 60 / 2, rel=0.2)
+    row = next(line for line in (ROOT / "docs/sweep.md").read_text().splitlines() if line.startswith(f"| `{name}` |"))
+    assert row.endswith(f"| {minutes:g} |")
 
 
 @pytest.mark.parametrize("name", ["kl", "stop_reward"])

@@ -36,7 +36,7 @@ def command(
         str | None, typer.Option("--address", help="Of a Ray cluster; without one, Ray starts on this machine.")
     ] = None,
     max_minutes: Annotated[float | None, typer.Option(metavar="M", help="Stop by then; to go on, start again.")] = None,
-    only_read: Annotated[bool, typer.Option("--only-read", help="Train nothing; say what is known.")] = False,
+    only_read: Annotated[bool, typer.Option("--only-read", help="Train and write nothing; say what is known.")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Only list the runs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
@@ -77,7 +77,8 @@ def command(
 
     console = Console(stderr=as_json)
     view = SweepView(console, count)
-    view.say(f"{len(planned)} runs into {folder}, {count} at a time")
+    if not only_read:
+        view.say(f"{len(planned)} runs into {folder}, {count} at a time")
     try:
         finished = carry_out(
             wanted, planned, settings or [], folder, None if only_read else make_pool, view, max_minutes
@@ -93,9 +94,11 @@ def command(
         typer.echo(strict_json.dumps(result, indent=2))
     else:
         show(console, result)
-        view.say(f"results: {folder / 'results.json'}")
+        if not only_read:
+            view.say(f"results: {folder / 'results.json'}")
     if result.missing:
-        typer.echo(f"{finished.why}: {result.missing} runs are not done; the same command goes on", err=True)
+        goes_on = "the command goes on without --only-read" if only_read else "the same command goes on"
+        typer.echo(f"{finished.why}: {result.missing} runs are not done; {goes_on}", err=True)
     if result.failed:
         raise typer.Exit(EXIT_UNREADABLE)
 
