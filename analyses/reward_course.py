@@ -77,7 +77,7 @@ class RewardCourseAnalysis(Analysis):
             rewards=_numbers(block_means(series.value, starts)) if len(series) else (),
             logged_per_point=int(starts[1]) if len(starts) > 1 else 1,
             fitted=None if found is None else fitted(found),
-            ahead=None if found is None else foretold(found),
+            ahead=None if found is None else foretold(found, trend=forecast.model is not None),
             forecast=forecast,
             held_out=tuple(held_out_by_step(run).values()),
             restarts=tuple(int(segment["start_step"]) for segment in run.manifest.segments[1:]),

@@ -33,7 +33,8 @@ grpodyn record next.yaml
 
 **Causes and consequences.** Where one finding explains another (all completions are cut off, so all groups are wrong),
 the second is told as what follows from the first: as `info`, without a change of its own. That takes a first one that
-is at least as grave and began no later; else both are told as they are.
+is at least as grave and began no later, as far as series smoothed over 5 to 25 rows tell; else both are told as they
+are.
 
 **Silence.** A rule that lacks its data is listed as not checked, with the reason (`--all`, or `unchecked` in JSON). A
 run that is empty, cut off or sampled is called that. Means of a log hide what rollouts show: which groups were right,
@@ -53,7 +54,8 @@ from grpodyn.diagnosis.callback import DiagnoseLive
 trainer = GRPOTrainer(..., callbacks=[recorder, DiagnoseLive(recorder)])
 ```
 
-It never stops a training. The cost of a row does not grow with the rows before it.
+It never stops a training, and what fails in it does not reach one: that is logged, and is an event `diagnosis failed`
+of the run. The cost of a row does not grow with the rows before it.
 
 **How sure.** Thresholds are set on simulated runs, and on what the literature and public issue threads report; the
 figures of fresh simulated runs and of recorded ones are in [results/diagnose.md](results/diagnose.md).

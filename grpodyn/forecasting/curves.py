@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +33,14 @@ def fitted(found: Fit) -> Curve:
     return _curve(found, x, outlook.level_at(found.curves, found.data, x))
 
 
-def foretold(found: Fit) -> Curve | None:
+def foretold(found: Fit, trend: bool = True) -> Curve | None:
     """Return the mean reward from the last point to the planned end, None where none is planned or it is reached.
 
     The interval holds the chance that the run changes its course, as that of `Forecast.final` does.
+
+    Args:
+        found: the fit.
+        trend: whether a trend is identified; without one the value stays at the level, as that of `Forecast.final`.
     """
     end, last = found.end, float(found.data.x[-1])
     if end is None or end <= last:
@@ -47,7 +51,12 @@ def foretold(found: Fit) -> Curve | None:
         outlook.predicted(found.curves, found.data, float(at), (float(at) - last) / whole, found.series.bounds)
         for at in x
     ]
-    return _curve(found, x, np.stack(draws, axis=1))
+    ahead = _curve(found, x, np.stack(draws, axis=1))
+    if trend:
+        return ahead
+    level = outlook.interval(outlook.level_at(found.curves, found.data, found.data.x[-1:])[:, 0]).value
+    stays = tuple(min(max(level, low), high) for low, high in zip(ahead.low, ahead.high, strict=True))
+    return replace(ahead, value=stays)
 
 
 def _curve(found: Fit, x: Floats, draws: Floats) -> Curve:

@@ -36,6 +36,8 @@ class Fit:
     """Whether it turned again and again, beyond doubt."""
     fell: bool
     """Whether it went down last."""
+    fell_clearly: bool
+    """Whether it did beyond doubt: then no form with a trend need say so too."""
 
     @property
     def end(self) -> float | None:
@@ -69,7 +71,7 @@ def fit(series: RewardSeries, epsilon: float | None = None, seed: int = 0) -> Fi
     gain = default_epsilon(part) if epsilon is None else epsilon
     data = observe(part.position, part.value, part.trials)
     went = course(data.y, data.scale, gain)
-    oscillates = len(course(data.y, data.scale, gain, CLEAR_ERRORS).turns) > 1
+    clearly = course(data.y, data.scale, gain, CLEAR_ERRORS)
     turns = tuple(round(part.step_at(float(data.x[turn]))) for turn in went.turns)
     if len(turns) == 1:
         after = part.take(part.position >= data.x[went.turns[0]])
@@ -78,5 +80,13 @@ def fit(series: RewardSeries, epsilon: float | None = None, seed: int = 0) -> Fi
             data = observe(part.position, part.value, part.trials)
     surfaces = all_surfaces(data, FORMS.values())
     return Fit(
-        part, data, surfaces, ensemble(data, surfaces, part.bounds, seed), gain, turns, oscillates, went.direction < 0
+        part,
+        data,
+        surfaces,
+        ensemble(data, surfaces, part.bounds, seed),
+        gain,
+        turns,
+        oscillates=len(clearly.turns) > 1,
+        fell=went.direction < 0,
+        fell_clearly=clearly.direction < 0,
     )

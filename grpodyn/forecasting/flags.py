@@ -1,12 +1,13 @@
 """Signs that a reward which stands still is held up by a fault, not by having learned what there is to learn.
 
 Five signs, after the four diagnostics of arXiv 2606.30789 and the truncation limit of arXiv 2510.13786. Groups without
-spread and low entropy are what a solved task looks like too, so they count only where the reward is not near its top.
+spread and low entropy are what a solved task looks like too, so they count only where the reward is not near its top;
+where that is unknown they count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from grpodyn.series import RewardSeries
 from grpodyn.series.columns import evaluation, logged
+from grpodyn.series.from_run import REWARD
 
 if TYPE_CHECKING:
     from grpodyn.trace.reader import Run
@@ -31,6 +33,8 @@ KL_SPIKE = 10.0
 GAP_WIDENS = 0.1
 """Training reward's gain over the held-out metric's, in units of both, that tells them apart."""
 NEAR_TOP = 0.9
+_ROUNDING = 1e-6
+"""Rewards of float32 exceed their top by so little."""
 _TAIL = 0.2
 _LEAST_TAIL = 5
 
@@ -44,6 +48,10 @@ class Log(Protocol):
 
     def held_out(self) -> tuple[NDArray[np.int64], Floats] | None:
         """Return steps and values of held-out accuracy, if it was measured."""
+        ...
+
+    def weights(self) -> Mapping[str, float]:
+        """Return the weight of each reward function in the reward; empty if they are not known."""
         ...
 
 
@@ -66,6 +74,16 @@ class RunLog:
         known = np.isfinite(column[1])
         return column[0][known], column[1][known]
 
+    def weights(self) -> Mapping[str, float]:
+        """Return the weight of each reward function in the reward; empty if they are not known."""
+        rewards = self._run.manifest.rewards
+        named = [one for one in rewards if isinstance(one, Mapping)] if isinstance(rewards, list) else []
+        return {
+            str(one["name"]): float(weight)
+            for one in named
+            if "name" in one and isinstance(weight := one.get("weight", 1.0), int | float)
+        }
+
 
 WATCHED = ("frac_reward_zero_std", "entropy", "completions/clipped_ratio", "kl")
 """Metrics that the signs are read from."""
@@ -73,7 +91,7 @@ WATCHED = ("frac_reward_zero_std", "entropy", "completions/clipped_ratio", "kl")
 
 def fault_flags(log: Log, series: RewardSeries) -> tuple[str, ...]:
     """Return the signs of a fault at the end of a run, one sentence each, with the figures."""
-    solved = _solved(series)
+    solved = _solved(log, series)
     signs: tuple[Callable[[], str], ...] = (
         lambda: "" if solved else _dead_groups(log.values("frac_reward_zero_std")),
         lambda: "" if solved else _entropy(log.values("entropy")),
@@ -84,9 +102,34 @@ def fault_flags(log: Log, series: RewardSeries) -> tuple[str, ...]:
     return tuple(said for sign in signs if (said := sign()))
 
 
-def _solved(series: RewardSeries) -> bool:
-    top = series.bounds[1] if series.bounds is not None else 1.0
-    return bool(len(series)) and float(np.mean(series.value[-_tail(len(series)) :])) >= NEAR_TOP * top
+def _solved(log: Log, series: RewardSeries) -> bool:
+    """Return whether the reward is near its top, as far as the top is known."""
+    if not len(series):
+        return False
+    top = series.bounds[1] if series.bounds is not None else _likely_top(log, series)
+    return top is not None and float(np.mean(series.value[-_tail(len(series)) :])) >= NEAR_TOP * top
+
+
+def _likely_top(log: Log, series: RewardSeries) -> float | None:
+    """Return the top if no function gives more than it is known to, or than 1; None where the values exceed that."""
+    weights = log.weights() if series.metric == REWARD else {}
+    top = greatest(weights) if weights else 1.0
+    return top if float(np.max(series.value)) <= top * (1 + _ROUNDING) else None
+
+
+def greatest(weights: Mapping[str, float]) -> float:
+    """Return the greatest sum of reward functions, by name, that give at most 1 unless they are known otherwise.
+
+    >>> greatest({"exact_match": 3.0}), greatest({"mine": 1.0, "soft_overlong": 0.5})
+    (3.0, 1.0)
+    """
+    highs: Mapping[str, float] = {}
+    if len(weights) > 1:
+        # Half a second of imports, which one reward does not need.
+        from grpodyn.rewards.known import KNOWN  # noqa: PLC0415
+
+        highs = {name: one.high for name, one in KNOWN.items()}
+    return sum(weight * highs.get(name, 1.0) for name, weight in weights.items() if weight > 0)
 
 
 def _tail(rows: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from grpodyn.forecasting.candidates import Candidate, fit_all
 from grpodyn.forecasting.fitting import LEAST_POINTS, Fit, default_epsilon, fit
 from grpodyn.forecasting.outlook import Phases, interval
 from grpodyn.forecasting.result import Forecast, Saving
-from grpodyn.forecasting.verdict import broke, verdict
+from grpodyn.forecasting.verdict import broke, fallen, verdict
 from grpodyn.series import RewardSeries
 from grpodyn.statistics.interval import Interval
 
@@ -157,11 +158,32 @@ def _saving(series: RewardSeries, left: Floats) -> Saving | None:
 
 def _without_trend(result: Forecast, found: Fit, best: Candidate | None, margin: float) -> Forecast:
     # Without a trend there is no rise to have phases, an end or a rest.
-    bare = replace(result, asymptote=None, phases=Phases(), remaining_gain=None, stop_step=None, saving=None)
+    bare = replace(
+        result,
+        asymptote=None,
+        final=_of_level(result.final, result.level),
+        phases=Phases(),
+        remaining_gain=None,
+        stop_step=None,
+        saving=None,
+        at=None if result.at is None else {step: _of_level(one, result.level) for step, one in result.at.items()},
+    )
     if found.series.broken is not None:
         return replace(bare, verdict="fault", why=(broke(found.series.broken),))
+    # A run that rose and lost it all is fitted no better by a line than by a constant.
+    if found.fell_clearly:
+        return replace(bare, verdict="falling", why=(fallen(found), *result.flags))
     why = "no form with a trend is identified"
     if best is not None:
         why = f"the best form with a trend, {best.model}, gains {margin:+.1f} units of AICc over a constant; "
         why += f"{TREND_MARGIN:g} are needed"
     return replace(bare, verdict="no_trend", why=(why, *result.flags))
+
+
+@overload
+def _of_level(one: Interval, level: Interval | None) -> Interval: ...
+@overload
+def _of_level(one: Interval | None, level: Interval | None) -> Interval | None: ...
+def _of_level(one: Interval | None, level: Interval | None) -> Interval | None:
+    """Return an interval about the level: the median of curves none of which is identified foretells nothing."""
+    return one if one is None or level is None else replace(one, value=min(max(level.value, one.low), one.high))

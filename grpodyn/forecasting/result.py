@@ -45,7 +45,8 @@ class Forecast:
     """Mean reward at the last point."""
     asymptote: Interval | None = None
     final: Interval | None = None
-    """Mean reward at the planned end; with the chance that the run changes its course."""
+    """Mean reward at the planned end; with the chance that the run changes its course. Without a trend its value is the
+    level, and only the interval tells what is possible."""
     phases: Phases = field(default_factory=Phases)
     """In steps."""
     remaining_gain: Interval | None = None

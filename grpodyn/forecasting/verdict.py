@@ -22,6 +22,11 @@ def broke(broken: Broken) -> str:
     return f"training broke at step {broken.step}: {broken.what}"
 
 
+def fallen(found: Fit) -> str:
+    """Return the sentence on since when the reward has fallen."""
+    return f"the reward has fallen since step {found.turns[-1] if found.turns else int(found.series.step[0])}"
+
+
 def verdict(found: Fit, flags: Sequence[str]) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict on a series with a trend, and why."""
     if found.series.broken is not None:
@@ -30,8 +35,7 @@ def verdict(found: Fit, flags: Sequence[str]) -> tuple[Verdict, tuple[str, ...]]
         at = ", ".join(str(turn) for turn in found.turns)
         return "cannot_tell_yet", (f"the reward goes up and down (it turned at steps {at})",)
     if found.fell:
-        since = found.turns[-1] if found.turns else int(found.series.step[0])
-        return "falling", (f"the reward has fallen since step {since}",)
+        return "falling", (fallen(found),)
     ahead = float(found.data.x[-1]) + _LOOK_AHEAD * float(found.data.x[-1] - found.data.x[0])
     end = ahead if found.end is None else max(found.end, ahead)
     left, epsilon = outlook.gain_left(found.curves, found.data, end), found.epsilon

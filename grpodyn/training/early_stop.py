@@ -19,6 +19,7 @@ from transformers import TrainerCallback
 from grpodyn.forecasting.flags import WATCHED
 from grpodyn.forecasting.stopping import Decision, StopRule
 from grpodyn.recording.boundary import Boundary
+from grpodyn.recording.facts import about_rewards
 from grpodyn.recording.recorder import Recorder, find_trainer
 
 logger = logging.getLogger("grpodyn")
@@ -74,7 +75,7 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]  # transformers has no t
 
     def _begin(self, state: Any) -> None:
         planned = int(state.max_steps) if state.max_steps and state.max_steps > 0 else None
-        self._history = _History()
+        self._history = _History({str(one["name"]): float(one["weight"]) for one in about_rewards(find_trainer(self))})
         self._rule = StopRule(planned, self._epsilon, self._metric, log=self._history)
         # A trainer that resumes from a checkpoint brings its log with it.
         for row in state.log_history:
@@ -153,8 +154,9 @@ def _logged_only(where: str, why: str) -> None:
 class _History:
     """The metrics that signs of a fault are read from, as they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, weights: Mapping[str, float] | None = None) -> None:
         self._values: dict[str, list[float]] = {name: [] for name in WATCHED}
+        self._weights = dict(weights or {})
 
     def add(self, logs: Mapping[str, Any]) -> None:
         """Take a row in."""
@@ -169,6 +171,10 @@ class _History:
 
     def held_out(self) -> None:
         """Return None: evaluations do not pass by here."""
+
+    def weights(self) -> Mapping[str, float]:
+        """Return the weight of each reward function in the reward; empty if they are not known."""
+        return self._weights
 
 
 def _number(value: Any) -> float:

@@ -207,3 +207,17 @@ def test_a_writer_that_fails_ends_no_training_either(tmp_path: Path, monkeypatch
     monkeypatch.setattr("grpodyn.training.early_stop.EarlyStop._write", fails)
     monkeypatch.setattr("grpodyn.training.early_stop.EarlyStop._note", fails)
     assert train(tmp_path, [EarlyStop(act=True), recorder], steps=20).state.global_step == 20
+
+
+@pytest.mark.parametrize(("scale", "stops"), [(1.0, True), (3.0, False)])
+def test_a_reward_above_one_is_not_taken_for_solved(tmp_path: Path, scale: float, stops: bool) -> None:
+    # .95 of 1 is a solved task, whose groups are all right; of 2.85 nothing says that it is the top.
+    def course(step: int) -> dict[str, float]:
+        reward = scale * (0.95 - 0.6 * math.exp(-step / 8) + 0.014 * math.sin(step * 12.9898))
+        return {"reward": reward, "frac_reward_zero_std": min(0.95, 0.1 + 0.02 * step), "grad_norm": 1.0}
+
+    stop = EarlyStop(act=True)
+    train(tmp_path, [stop, Recorder(tmp_path / "run", LIGHT)], course)
+    assert (stop.decision is not None) is stops
+    if not stops:
+        assert "groups without spread" in manifest_of(tmp_path)["recorder"]["early_stop"]["last_look"]["why"]

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from grpodyn.errors import UsageError
-from grpodyn.forecasting.forecast import LEAST_POINTS, forecast
+from grpodyn.forecasting.curves import foretold
+from grpodyn.forecasting.forecast import LEAST_POINTS, fit, forecast
 from grpodyn.series import Broken, RewardSeries, series_from_rows
 
 SeriesOf = Callable[..., RewardSeries]
@@ -207,3 +208,32 @@ def test_a_constant_reward_outside_of_0_and_1_has_no_trend(value: float) -> None
     assert result.verdict == "no_trend"
     assert result.level is not None
     assert result.level.value == pytest.approx(value)
+
+
+@pytest.mark.parametrize("last", [65, 70, 80, 100])
+def test_a_collapse_that_no_form_describes_is_falling(last: int) -> None:
+    # From .1 up to .9 over 60 steps, then nothing: over all points a line says no more than a constant.
+    value = np.concatenate([np.linspace(0.1, 0.9, 60), np.zeros(40)])[:last]
+    result = forecast(RewardSeries("reward", np.arange(1, last + 1), value, max_steps=200))
+    assert result.verdict == "falling"
+    assert 50 <= int(result.why[0].split()[-1]) <= 62
+
+
+def test_without_a_trend_the_end_is_said_to_be_the_level() -> None:
+    # 40 batches of 64 wrong completions each: a rise may come, but nothing foretells one.
+    series = RewardSeries(
+        "reward", np.arange(1, 41), np.zeros(40), trials=np.full(40, 64.0), max_steps=100, bounds=(0.0, 1.0)
+    )
+    result = forecast(series, at_steps=[100])
+    assert result.verdict == "no_trend"
+    assert result.final is not None
+    assert result.at is not None
+    assert result.final.value == result.at[100].value == pytest.approx(0.0, abs=0.01)
+    assert result.final.high > 0.5
+    found = fit(series)
+    assert found is not None
+    ahead = foretold(found, trend=False)
+    assert ahead is not None
+    assert max(ahead.value) == pytest.approx(0.0, abs=0.01)
+    # The band is as wide as it is.
+    assert ahead.high[-1] == pytest.approx(result.final.high, abs=0.05)
