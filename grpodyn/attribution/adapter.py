@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from grpodyn.naming.place import is_transposed_linear
 _FILE = "adapter_model.safetensors"
 _CONFIG = "adapter_config.json"
 _ADAPTER = "default"
+_FACTOR = re.compile(r"\.lora_[A-Za-z_]+")
 _BASE_CHANGING_STARTS = ("pissa", "olora", "corda", "loftq", "mica")
 
 
@@ -107,6 +108,13 @@ class AdapterWeights:
         """Names of the weights that the adapter changes."""
         return frozenset(self._adapted) | frozenset(self._whole)
 
+    def beyond(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return what it changes beside these weights, and factors in its file that PEFT puts nowhere."""
+        prefixes = {factors.prefix for adapted in self._adapted.values() for factors in adapted}
+        parts = (_FACTOR.split(key, maxsplit=1) for key in self._file.files.names if _FACTOR.search(key))
+        placeless = {prefix for prefix, *_ in parts} - prefixes
+        return (*sorted(self.changed - set(names)), *sorted(placeless))
+
     def digest(self) -> str:
         """Return a digest of the adapter and of its config."""
         config = json.dumps(json.loads(self._config), sort_keys=True)
@@ -186,5 +194,5 @@ def _kind(module: LoraLayer) -> str:
 
 def _saved_whole(file: FolderWeights) -> dict[str, str]:
     """Return the weights that were trained whole beside the adapter (`modules_to_save`, biases), by canonical name."""
-    keys = [key for key in file.files.names if not re.search(r"\.lora_[A-Za-z_]+", key)]
+    keys = [key for key in file.files.names if not _FACTOR.search(key)]
     return {canonical_name(key): key for key in keys}

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from grpodyn.attribution.state import State
-from grpodyn.attribution.weights import Weights, required
+from grpodyn.attribution.adapter import AdapterWeights
+from grpodyn.attribution.state import ROUNDED, State
+from grpodyn.attribution.weights import Trained, Weights, required
 from grpodyn.errors import UnreadableError
 from grpodyn.naming.canonical import canonical_name
 from grpodyn.naming.matrices import matrices_of
@@ -22,6 +23,8 @@ from grpodyn.trace.schema import TensorInfo
 
 _ROWS_MAY_DIFFER = ("embedding", "head")
 _VECTOR_LIKE = ("conv", "norm", "bias", "ssm", "sink")
+_NOTABLE_ROUNDING = 0.1
+_SAMPLED_WEIGHTS = 1 << 16
 _KEPT_RANK = 64
 """Directions of each change that are kept, so that a second rank costs no second decomposition."""
 
@@ -58,7 +61,7 @@ class Scan:
         return [entry.info for entry in self.changed]
 
 
-def scan(model: nn.Module, base: Weights, final: Weights) -> Scan:
+def scan(model: nn.Module, base: Weights, final: Trained) -> Scan:
     """Compare the two versions, one tensor at a time, in the dtype of the live model.
 
     Args:
@@ -67,14 +70,15 @@ def scan(model: nn.Module, base: Weights, final: Weights) -> Scan:
         final: the weights after it.
 
     Raises:
-        UnreadableError: a weight is missing, a shape differs (but for rows of the vocabulary), or the live model does
-            not hold the base.
+        UnreadableError: a weight is missing, a shape differs (but for rows of the vocabulary), the live model does
+            not hold the base, or an adapter changes what the live model has no place for.
     """
     head = head_of(model)
     changed: list[Changed] = []
-    notes: list[str] = []
+    notes = _beyond(model, base, final)
     unchanged = 0
     lost = 0.0
+    dense = _Rounding()
     for live_name, parameter in model.named_parameters():
         name = canonical_name(live_name)
         before, after = required(base, name), required(final, name)
@@ -97,6 +101,7 @@ def scan(model: nn.Module, base: Weights, final: Weights) -> Scan:
             unchanged += 1
             continue
         lost = max(lost, _rounded_away(before, after, old, new, rows))
+        dense.add(name, before[:rows], after[:rows], parameter.dtype)
         sizes = matrices_of(where.owner, live_name.rsplit(".", 1)[-1], tuple(parameter.shape), where.kind)
         info = TensorInfo(
             name,
@@ -118,7 +123,43 @@ def scan(model: nn.Module, base: Weights, final: Weights) -> Scan:
             f"rounding to the model's dtype loses up to {100 * lost:.0f} % of a tensor's change; --dtype float32 "
             "keeps it"
         )
+    if dense.share > _NOTABLE_ROUNDING:
+        notes.append(
+            f"{ROUNDED} {100 * dense.share:.0f} % of a change of this size that is spread over all weights, as one in "
+            "random directions or of a low rank is: their figures are not of what they are called, and no rank is read "
+            "off them; --dtype float32 keeps it"
+        )
     return Scan(tuple(changed), unchanged, tuple(notes))
+
+
+def _beyond(model: nn.Module, base: Weights, final: Trained) -> list[str]:
+    """Return a note on what the trained weights hold with other values than the base and the live model lacks."""
+    saved = model.state_dict().keys()
+    derived = {canonical_name(name) for name, _ in model.named_buffers() if name not in saved}
+    live = {canonical_name(name) for name, _ in model.named_parameters(remove_duplicate=False)}
+    names = final.beyond(live | derived)
+    if isinstance(final, AdapterWeights):
+        if names:
+            raise UnreadableError(
+                f"the adapter of {final.place} changes {_some(names)}, which the model has no place for: that part of "
+                "the change would be lost; merge the adapter into whole weights and give their folder"
+            )
+        return []
+    differing = [name for name in names if not _same(base.tensor(name), final.tensor(name))]
+    if not differing:
+        return []
+    return [
+        f"{final.place} holds {_some(differing)}, which the model has no place for: what they do after training is "
+        "not in any figure here"
+    ]
+
+
+def _same(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is not None and other is not None and equal_bits(one, other)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _common_rows(
@@ -141,13 +182,39 @@ def _cast(tensor: Tensor, parameter: nn.Parameter, rows: int | None) -> Tensor:
 
 
 def _rounded_away(before: Tensor, after: Tensor, old: Tensor, new: Tensor, rows: int | None) -> float:
-    """Return ‖(after − before) − (new − old)‖ / ‖after − before‖ where the dtype of the live model is the coarser "
-    "one."""
+    """Return ‖(after − before) − (new − old)‖ / ‖after − before‖ where the live model's dtype is the coarser one."""
     if before.dtype == old.dtype and after.dtype == new.dtype:
         return 0.0
     true = after[:rows].float() - before[:rows].float()
     size = float(true.norm())
     return float((true - (new.float() - old.float())).norm()) / size if size > 0 else 0.0
+
+
+class _Rounding:
+    """How much of a dense change of the same size the live dtype would lose, on a sample of each tensor.
+
+    A change that was trained in half precision lies on its grid, and none of it is lost. Cut to a rank or turned in
+    random directions it does not: each weight gets a step that may be smaller than half of what its dtype can tell.
+    """
+
+    def __init__(self) -> None:
+        self._lost, self._asked = 0.0, 0.0
+
+    def add(self, name: str, before: Tensor, after: Tensor, dtype: torch.dtype) -> None:
+        """Count a tensor in by its number of weights."""
+        size = float((after.float() - before.float()).square().mean().sqrt())
+        generator = _generator(name, 0)
+        taken = torch.randint(before.numel(), (min(before.numel(), _SAMPLED_WEIGHTS),), generator=generator)
+        old = before.detach().reshape(-1)[taken].to("cpu", torch.float32)
+        asked = size * torch.randn(old.shape, generator=generator)
+        stored = (old + asked).to(dtype).float() - old.to(dtype).float()
+        self._lost += before.numel() * float((stored - asked).square().mean())
+        self._asked += before.numel() * float(asked.square().mean())
+
+    @property
+    def share(self) -> float:
+        """‖stored − asked‖ / ‖asked‖ over all tensors."""
+        return (self._lost / self._asked) ** 0.5 if self._asked > 0 else 0.0
 
 
 class Forms:
@@ -192,8 +259,7 @@ class Forms:
 
 
 def _leading(matrix: Tensor, count: int) -> Tensor:
-    """Return the leading singular directions of a matrix's smaller side, (side, count), from its float64 Gram "
-    "matrix."""
+    """Return the leading singular directions of a matrix's smaller side, (side, count), by its float64 Gram matrix."""
     flat = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
     gram = gram_upper(flat)
     _, vectors = torch.linalg.eigh(gram, UPLO="U")

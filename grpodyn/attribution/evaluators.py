@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +21,8 @@ from grpodyn.config.batching import TRL_DEFAULTS
 from grpodyn.config.run import RunConfig
 from grpodyn.errors import ConfigError
 from grpodyn.evaluation import score_answers
-from grpodyn.evaluation.answer_scores import end_tokens
+from grpodyn.evaluation.answer_scores import end_tokens, evaluating
+from grpodyn.evaluation.generation import generation
 from grpodyn.naming.canonical import canonical_name
 from grpodyn.rewards import RewardFunction
 from grpodyn.tasks import Examples
@@ -61,6 +66,11 @@ class Scored:
         longest = config.grpo.get("max_completion_length", TRL_DEFAULTS["max_completion_length"])
         context = rewards.RewardContext(tuple(end_tokens(model, tokenizer)), int(longest))
         return cls(tuple((rewards.reward(r.name, r.options, context, r.label), r.weight) for r in config.rewards))
+
+    @property
+    def name(self) -> str:
+        """What a completion is worth, such that another reward, other options or other code have another name."""
+        return "+".join(f"{weight:g}·{_described(function)}" for function, weight in self.functions)
 
     def rewards(
         self,
@@ -185,9 +195,10 @@ class SampledRewards(TransformersModel):
         self._samples, self._length, self._temperature = samples, max_new_tokens, temperature
         self._batch_size, self._seed = batch_size, seed
         self._ends = end_tokens(model, tokenizer)
-        rewards = "+".join(f"{weight:g}·{getattr(f, '__name__', f)}" for f, weight in scored.functions)
         settings = f"mean of {samples} samples, T={temperature:g}, {max_new_tokens} tokens, seed {seed}"
-        self.name = f"{settings}, {rewards}, {model.dtype}"
+        # Which random numbers a prompt gets depends on what it shares a batch with, and on the device.
+        drawn = f"batches of {batch_size} on {model.device.type}"
+        self.name = f"{settings}, {drawn}, {scored.name}, {model.dtype}"
 
     def outcomes(self, examples: Examples) -> Outcomes:
         """Return the mean reward of each prompt; every state draws from the same random numbers."""
@@ -214,20 +225,13 @@ class SampledRewards(TransformersModel):
             list(prompts), return_tensors="pt", padding=True, padding_side="left", add_special_tokens=special_tokens
         )
         inputs = inputs.to(self.model.device)
-        was_training = self.model.training
-        self.model.eval()
-        generated = self.model.generate(
-            input_ids=inputs["input_ids"],
-            attention_mask=inputs["attention_mask"],
-            do_sample=True,
-            temperature=self._temperature,
-            top_k=0,
-            top_p=1.0,
-            num_return_sequences=self._samples,
-            max_new_tokens=self._length,
-            pad_token_id=self._tokenizer.pad_token_id,
-        )
-        self.model.train(was_training)
+        pad = self._tokenizer.pad_token_id
+        settings = generation(self._temperature, self._length, self._ends, pad)
+        settings.num_return_sequences = self._samples
+        with evaluating(self.model):
+            generated = self.model.generate(
+                input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], generation_config=settings
+            )
         new = generated[:, inputs["input_ids"].shape[1] :]
         texts: list[str] = self._tokenizer.batch_decode(new, skip_special_tokens=True)
         return texts, [_ended(ids, self._ends) for ids in new.tolist()]
@@ -241,6 +245,34 @@ def _ended(ids: list[int], ends: Sequence[int]) -> list[int]:
     """
     stop = next((place for place, token in enumerate(ids) if token in ends), len(ids))
     return ids[: stop + 1]
+
+
+def _described(function: Any) -> str:
+    """Return a reward's name, its options, and the begin of a digest of the code that it comes from."""
+    options: dict[str, Any] = {}
+    inner = function
+    # A reward with its options, a `functools.partial`, a decorated function.
+    while (
+        wrapped := next((getattr(inner, a) for a in ("func", "__wrapped__") if hasattr(inner, a)), None)
+    ) is not None:
+        given = getattr(inner, "options", None) or getattr(inner, "keywords", None) or {}
+        options = {**{str(i): value for i, value in enumerate(getattr(inner, "args", ()))}, **given, **options}
+        inner = wrapped
+    name = getattr(function, "__name__", None) or getattr(inner, "__name__", type(inner).__name__)
+    said = json.dumps(options, sort_keys=True, default=repr, ensure_ascii=False) if options else ""
+    return f"{name}{said}#{_code(inner)[:12]}"
+
+
+def _code(function: Any) -> str:
+    """Return a digest of what a function is: the file that it stands in, as it may call what stands beside it."""
+    owner = function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
+    named = f"{owner.__module__}.{owner.__qualname__}".encode()
+    try:
+        content = Path(inspect.getsourcefile(owner) or "").read_bytes()
+    except (TypeError, OSError):
+        code = getattr(owner, "__code__", None)
+        content = repr((code.co_code, code.co_consts, code.co_names) if code is not None else owner).encode()
+    return hashlib.sha256(named + content).hexdigest()
 
 
 def check_samples(samples: int) -> None:

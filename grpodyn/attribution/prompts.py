@@ -12,6 +12,8 @@ from grpodyn.errors import ConfigError, UsageError
 from grpodyn.tasks import Examples, Task
 
 CHOOSE, CONFIRM = "choose", "confirm"
+Seen = Iterable[tuple[str, Sequence[str]]]
+"""Prompts that a run has used, with what for."""
 
 
 @dataclass(frozen=True)
@@ -52,34 +54,65 @@ def check_split(split: str) -> None:
         )
 
 
-def of_task(task: Task, split: str, count: int) -> HeldOutPrompts:
+def of_task(task: Task, split: str, count: int, seen: Seen = ()) -> HeldOutPrompts:
     """Return the prompts of a task of this package.
 
     Args:
         task: the task.
         split: what the parts are chosen on.
         count: at most so many prompts of each set.
+        seen: prompts beside the task's own `train` and `report` that must not be among them, with what they were used
+            for.
 
     Raises:
-        UsageError: the split is one that must stay unseen.
+        UsageError: the split is one that must stay unseen, or one of its prompts was seen.
     """
     check_split(split)
-    found = HeldOutPrompts(
-        _distinct(task.split(split)).head(count), _distinct(task.split(CONFIRM)).head(count), f"task {task.name}"
-    )
-    others = {other: task.split(other).prompts for other in ("train", "report")}
-    check_apart({split: found.choose.prompts, CONFIRM: found.confirm.prompts, **others})
+    own = {other: task.split(other).prompts for other in ("train", "report")}
+    unseen = [*own.items(), *seen]
+    return of_splits(split, task.split(split), task.split(CONFIRM), count, f"task {task.name}", unseen)
+
+
+def of_splits(
+    split: str,
+    choosing: Examples,
+    confirming: Examples,
+    count: int,
+    source: str,
+    seen: Seen,
+) -> HeldOutPrompts:
+    """Return the prompts of two splits, each once.
+
+    Args:
+        split: what the first is called.
+        choosing: all its examples.
+        confirming: all examples of `confirm`.
+        count: at most so many prompts of each set.
+        source: where they come from.
+        seen: prompts that must not be among them, with what they were used for.
+
+    Raises:
+        UsageError: a split is empty, a prompt is in both, or one was seen.
+    """
+    found = HeldOutPrompts(_distinct(choosing).head(count), _distinct(confirming).head(count), source)
+    for name, examples in ((split, found.choose), (CONFIRM, found.confirm)):
+        if not len(examples):
+            raise UsageError(
+                f"the split {name!r} of {source} holds no prompts; parts are chosen on some and confirmed "
+                "on others: give more rows, or --prompts-file"
+            )
+    _check_unseen({split: found.choose.prompts, CONFIRM: found.confirm.prompts}, seen)
     return found
 
 
-def divided(examples: Examples, count: int, source: str, seen: Mapping[str, Sequence[str]]) -> HeldOutPrompts:
+def divided(examples: Examples, count: int, source: str, seen: Seen = ()) -> HeldOutPrompts:
     """Divide prompts by their hash: even ones choose, odd ones confirm.
 
     Args:
         examples: held-out prompts with answers.
         count: at most so many prompts of each set.
         source: where they come from.
-        seen: prompts that must not be among them, by what they were used for.
+        seen: prompts that must not be among them, with what they were used for.
 
     Raises:
         UsageError: one of them was seen, or too few are left.
@@ -91,7 +124,7 @@ def divided(examples: Examples, count: int, source: str, seen: Mapping[str, Sequ
         raise UsageError(
             f"{source} holds {len(distinct)} different prompts, too few to choose on some and confirm on others"
         )
-    check_apart({CHOOSE: halves[0].prompts, CONFIRM: halves[1].prompts, **seen})
+    _check_unseen({CHOOSE: halves[0].prompts, CONFIRM: halves[1].prompts}, seen)
     return HeldOutPrompts(halves[0], halves[1], source)
 
 
@@ -138,6 +171,13 @@ def check_apart(sets: Mapping[str, Iterable[str]]) -> None:
                     "that "
                     "also made a decision is not held out; take it out of one of them"
                 )
+
+
+def _check_unseen(sets: Mapping[str, Sequence[str]], seen: Seen) -> None:
+    check_apart(sets)
+    # What was seen may well have been seen twice: an earlier stage's report is another task's training.
+    for name, prompts in seen:
+        check_apart({**sets, name: prompts})
 
 
 def _distinct(examples: Examples) -> Examples:

@@ -16,16 +16,17 @@ from grpodyn.attribution.investigate import Options
 from grpodyn.attribution.prompts import (
     CONFIRM,
     HeldOutPrompts,
-    check_apart,
+    Seen,
     check_split,
     divided,
     from_file,
+    of_splits,
     of_task,
 )
 from grpodyn.attribution.run import Watcher, attribute
 from grpodyn.attribution.subject import Subject
 from grpodyn.config import run as run_config
-from grpodyn.config.run import RunConfig, TaskConfig
+from grpodyn.config.run import RunConfig
 from grpodyn.errors import UsageError
 from grpodyn.evaluation import held_out_accuracy
 from grpodyn.tasks import Examples
@@ -34,6 +35,7 @@ from grpodyn.training import data
 from grpodyn.training.quiet import quiet_libraries
 
 _EXACT = "exact_match"
+_REPORT = "report"
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,8 @@ def _carried_out(request: Request, folder: Path, watcher: Watcher) -> result.Att
     if prompts is None:
         prompts = _judged_prompts(request, config, found.tokenizer)
     texts = [*prompts.choose.prompts, *prompts.choose.answers]
-    if Path(found.base.place).is_dir():
-        subject.check_tokenizers(Path(found.base.place), Path(found.final.place), texts)
+    if found.checkpoint is not None:
+        subject.check_tokenizers(found.checkpoint, Path(found.final.place), texts)
     scored = _scored(config, found)
     evaluator = _evaluator(request, config, scored, found)
 
@@ -118,57 +120,87 @@ def _subject(request: Request) -> Subject:
 
 
 def _prompts(request: Request, config: RunConfig | None) -> HeldOutPrompts:
-    trained_on = _trained_on(config)
+    seen = _seen(config)
     if request.prompts_file is not None:
-        examples = from_file(request.prompts_file)
-        return divided(examples, request.prompts, str(request.prompts_file), {"train": trained_on})
+        return divided(from_file(request.prompts_file), request.prompts, str(request.prompts_file), seen)
     if request.task is not None:
-        return of_task(tasks.task(request.task), request.split, request.prompts)
+        return of_task(tasks.task(request.task), request.split, request.prompts, seen)
     if config is None:
         raise UsageError(
             f"{request.run} was recorded by a script of its own and names no task; give --task or --prompts-file"
         )
     made = data.text_task(config.task)
     if made is not None:
-        return of_task(made, request.split, request.prompts)
-    return _of_dataset(request, config.task, trained_on)
+        return of_task(made, request.split, request.prompts, seen)
+    source = _dataset_split(request, config)
+    # All of the split: which half a prompt belongs to is decided by its hash, not by its place.
+    return divided(
+        data.held_out(config.task, request.split, 1 << 30), request.prompts, source, _but_of(request, config, seen)
+    )
 
 
 def _judged_prompts(request: Request, config: Any, tokenizer: Any) -> HeldOutPrompts:
     """Return prompts with all that the run's rewards read of them."""
     task, template = config.task, config.grpo.get("chat_template_kwargs")
-    trained_on = data.as_judged(data.train_prompts(task), tokenizer, template).prompts
+    seen = [(name, data.as_judged(rows, tokenizer, template).prompts) for name, rows in _seen_rows(config)]
     if data.task_of(task) is None:
-        _check_named(request, task)
+        source = _dataset_split(request, config)
         found = data.judged(task, request.split, 1 << 30, tokenizer, template)
-        return divided(found, request.prompts, f"{task.dataset}, {request.split}", {"train": trained_on})
+        return divided(found, request.prompts, source, _but_of(request, config, seen))
     check_split(request.split)
-    chosen, confirming = (
-        data.judged(task, split, request.prompts, tokenizer, template) for split in (request.split, CONFIRM)
-    )
-    check_apart({request.split: chosen.prompts, CONFIRM: confirming.prompts, "train": trained_on})
-    return HeldOutPrompts(chosen, confirming, f"task {task.name or task.dataset}")
+    chosen, confirming = (data.judged(task, split, 1 << 30, tokenizer, template) for split in (request.split, CONFIRM))
+    return of_splits(request.split, chosen, confirming, request.prompts, f"task {task.name or task.dataset}", seen)
 
 
-def _check_named(request: Request, task: TaskConfig) -> None:
+def _dataset_split(request: Request, config: RunConfig) -> str:
+    """Return what the split of a dataset is called that the caller names."""
     if request.split == "choose":
         raise UsageError(
-            f"the dataset {task.dataset!r} has no split `choose`; name a held-out split with --split (it is divided "
-            "by the hash of its prompts: half chooses, half confirms), or give --prompts-file"
+            f"the dataset {config.task.dataset!r} has no split `choose`; name a held-out split with --split (it is "
+            "divided by the hash of its prompts: half chooses, half confirms), or give --prompts-file"
         )
+    also = ", on which the run's own accuracy was measured" if _report_split(config) == request.split else ""
+    return f"{config.task.dataset}, {request.split}{also}"
 
 
-def _of_dataset(request: Request, task: TaskConfig, trained_on: Sequence[str]) -> HeldOutPrompts:
-    _check_named(request, task)
-    # All of the split: which half a prompt belongs to is decided by its hash, not by its place.
-    examples = data.held_out(task, request.split, 1 << 30)
-    return divided(examples, request.prompts, f"{task.dataset}, {request.split}", {"train": trained_on})
+def _but_of(request: Request, config: RunConfig, seen: Sequence[tuple[str, Sequence[str]]]) -> Seen:
+    """Return what was seen, but for the run's own report where the caller names its split: the source says so."""
+    named = _report_split(config) == request.split
+    return [(name, prompts) for name, prompts in seen if not (named and name == _REPORT)]
 
 
-def _trained_on(config: RunConfig | None) -> Sequence[str]:
-    if config is None:
-        return ()
-    return [prompt for prompt in data.train_prompts(config.task)["prompt"] if isinstance(prompt, str)]
+def _report_split(config: RunConfig) -> str | None:
+    """Return the split of the run's own held-out accuracy; of a task always the one that is kept for comparisons."""
+    if data.task_of(config.task) is not None:
+        return _REPORT
+    return config.evaluate.split if config.evaluate is not None and config.evaluate.prompts else None
+
+
+def _seen_rows(config: RunConfig) -> list[tuple[str, Any]]:
+    """Return the rows that a run was trained on, and those of its own held-out accuracy."""
+    task, report = config.task, _report_split(config)
+    found: list[tuple[str, Any]] = [("train", data.train_prompts(task))]
+    made = data.task_of(task)
+    if report is None or report == task.split:
+        return found
+    # A task's own is kept for comparisons whole, and may be empty; of a dataset the run knows what it measured on.
+    if made is None and config.evaluate is not None:
+        found.append((_REPORT, data.held_out_rows(task, report, config.evaluate.prompts)))
+    elif made is not None and len(made.to_dataset(report)):
+        found.append((_REPORT, data.held_out_rows(task, report, 1 << 30)))
+    return found
+
+
+def _seen(config: RunConfig | None) -> list[tuple[str, Sequence[str]]]:
+    rows = _seen_rows(config) if config is not None else []
+    return [(name, [text for prompt in found["prompt"] for text in _texts(prompt)]) for name, found in rows]
+
+
+def _texts(prompt: Any) -> list[str]:
+    """Return a prompt that is text; of a conversation what its user says."""
+    if isinstance(prompt, str):
+        return [prompt]
+    return [str(message["content"]) for message in prompt if message.get("role") == "user"]
 
 
 def _scored(config: RunConfig | None, found: Subject) -> Scored:
@@ -185,14 +217,18 @@ def _evaluator(request: Request, config: RunConfig | None, scored: Scored, found
     grpo: dict[str, Any] = config.grpo if config is not None else {}
     temperature = float(grpo.get("temperature") or 1.0)
     length = request.max_tokens or int(grpo.get("max_completion_length") or 256)
-    only_exact = config is None or [reward.name for reward in config.rewards] == [_EXACT]
+    # With options it gives a reward to more completions than the answer alone.
+    only_exact = config is None or [(reward.name, bool(reward.options)) for reward in config.rewards] == [
+        (_EXACT, False)
+    ]
     own = config.evaluate.samples if config is not None and config.evaluate is not None else None
     samples = request.samples if request.samples is not None else max(MIN_SAMPLES, own or 0)
     if request.backend == "vllm":
         from grpodyn.attribution.vllm_engine import VllmSamples, engine  # noqa: PLC0415  # optional
 
-        llm = engine(found.base.place, str(found.model.dtype).removeprefix("torch."))
-        return VllmSamples(llm, found.tokenizer, scored, samples, length, temperature, request.seed)
+        dtype = str(found.model.dtype).removeprefix("torch.")
+        llm = engine(found.base.place, dtype)
+        return VllmSamples(llm, found.tokenizer, scored, samples, length, temperature, request.seed, dtype=dtype)
     if only_exact and request.samples is None:
         return ExactAnswers(found.model, found.tokenizer, temperature, request.batch_size)
     return SampledRewards(

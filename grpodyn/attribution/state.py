@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+ROUNDED = "rounding to the model's dtype would lose"
+"""How the note begins that says that states of a rank or of random directions cannot be made in the live dtype."""
+
 
 @dataclass(frozen=True)
 class State:

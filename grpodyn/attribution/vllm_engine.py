@@ -43,6 +43,7 @@ class VllmSamples:
         temperature: of the sampling.
         seed: of the sampling, the same for every state.
         sampling: builds the sampling parameters; vLLM's own class if not given.
+        dtype: that the engine computes in.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class VllmSamples:
         temperature: float = 1.0,
         seed: int = 0,
         sampling: Any = None,
+        dtype: str = "auto",
     ) -> None:
         check_samples(samples)
         self._llm, self._tokenizer, self._scored = llm, tokenizer, scored
@@ -64,10 +66,8 @@ class VllmSamples:
         self._parameters = sampling(
             n=samples, temperature=temperature, top_p=1.0, top_k=0, max_tokens=max_new_tokens, seed=seed
         )
-        rewards = "+".join(f"{weight:g}·{getattr(f, '__name__', f)}" for f, weight in scored.functions)
-        self.name = (
-            f"vllm, mean of {samples} samples, T={temperature:g}, {max_new_tokens} tokens, seed {seed}, {rewards}"
-        )
+        settings = f"vllm, mean of {samples} samples, T={temperature:g}, {max_new_tokens} tokens, seed {seed}"
+        self.name = f"{settings}, {scored.name}, {dtype}"
 
     def write(self, weights: Iterable[tuple[str, Tensor]]) -> None:
         """Hand weights to the engine's own loader, which knows how it has fused and split them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -38,6 +38,14 @@ class Weights(Protocol):
         ...
 
 
+class Trained(Weights, Protocol):
+    """Weights after training, which may hold more than the model before it has a place for."""
+
+    def beyond(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return what it holds beside the weights of these canonical live names, by the names of its own files."""
+        ...
+
+
 class FolderWeights:
     """A folder of safetensors files, sharded or not, mapped into memory.
 
@@ -64,10 +72,17 @@ class FolderWeights:
 
     def tensor(self, name: str) -> Tensor | None:
         """Return a weight; experts that lie apart on disk are stacked as the live model has them."""
-        key = self.files.find(name)
-        if key is not None:
-            return self.files.tensor(key)
-        return self._router(name) if _ROUTER.match(name) else self._stacked(name)
+        groups = self._keys(name)
+        if not groups:
+            return None
+        if not _EXPERTS.match(name) or self.files.find(name) is not None:
+            return self.files.tensor(groups[0][0])
+        return torch.stack([torch.cat([self.files.tensor(key) for key in keys]) for keys in groups])
+
+    def beyond(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the keys of the files that are read for none of these live names."""
+        read = {key for name in names for keys in self._keys(name) for key in keys}
+        return tuple(key for key in self.files.names if key not in read)
 
     def digest(self) -> str:
         """Return a digest of all files; of files too large to read just for that, of their sizes and samples."""
@@ -77,31 +92,39 @@ class FolderWeights:
             whole.update((digest or _sampled(file)).encode())
         return whole.hexdigest()
 
-    def _router(self, name: str) -> Tensor | None:
+    def _keys(self, name: str) -> list[list[str]]:
+        """Return the keys that make up a live weight, one list an expert where they lie apart; empty if not there."""
+        key = self.files.find(name)
+        if key is not None:
+            return [[key]]
+        return self._router(name) if _ROUTER.match(name) else self._stacked(name)
+
+    def _router(self, name: str) -> list[list[str]]:
         found = _ROUTER.match(name)
         stem = found.group("stem") if found else ""
         key = next((k for h in _HOLDERS[1:] if (k := self.files.find(f"{stem}{h}.gate.weight")) is not None), None)
-        return None if key is None else self.files.tensor(key)
+        return [] if key is None else [[key]]
 
-    def _stacked(self, name: str) -> Tensor | None:
+    def _stacked(self, name: str) -> list[list[str]]:
         found = _EXPERTS.match(name)
         if found is None:
-            return None
+            return []
         for holder in dict.fromkeys((found.group("holder"), *_HOLDERS)):
             for gate, up, down in _EXPERT_LEAVES:
                 leaves = (gate, up) if found.group("what") == "gate_up" else (down,)
                 experts = self._experts(f"{found.group('stem')}{holder}.experts", leaves)
                 if experts:
-                    return torch.stack(experts)
-        return None
+                    return experts
+        return []
 
-    def _experts(self, prefix: str, leaves: Sequence[str]) -> list[Tensor]:
-        found: list[Tensor] = []
+    def _experts(self, prefix: str, leaves: Sequence[str]) -> list[list[str]]:
+        found: list[list[str]] = []
         while True:
             keys = [self.files.find(f"{prefix}.{len(found)}.{leaf}.weight") for leaf in leaves]
-            if any(key is None for key in keys):
+            known = [key for key in keys if key is not None]
+            if len(known) < len(leaves):
                 return found
-            found.append(torch.cat([self.files.tensor(key) for key in keys if key is not None]))
+            found.append(known)
 
 
 class Overlaid:

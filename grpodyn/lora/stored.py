@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grpodyn.attribution.result import FILE, Attribution, PartResult, read
+from grpodyn.attribution.state import ROUNDED
 from grpodyn.lora.modules import LinearModule, layer_of
 
 KEEPS = 0.9
@@ -42,7 +43,7 @@ class Stored:
     types: Mapping[str, Held]
     """By the module type's leaf name."""
     rank_floor: int | None
-    """The smallest rank that keeps the gain, never below 4; None where no truncation was made."""
+    """The smallest rank that keeps the gain, never below 4; None where no truncation was made, or rounding undid it."""
 
     @property
     def word(self) -> str:
@@ -131,7 +132,7 @@ def _is_in(module: LinearModule, part: PartResult) -> bool:
 
 
 def _rank_floor(found: Attribution) -> int | None:
-    if not found.truncation:
+    if not found.truncation or any(note.startswith(ROUNDED) for note in found.notes):
         return None
     keeping = [row.rank for row in found.truncation if row.kept.value >= KEEPS and row.kept.low >= SURELY_KEEPS]
     # Where none of them keeps it, the rank needed is above the largest that was tried.

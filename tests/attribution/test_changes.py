@@ -10,12 +10,13 @@ import pytest
 import torch
 from transformers import Qwen3ForCausalLM
 
-from grpodyn.attribution.changes import Forms, scan
+from grpodyn.attribution.changes import Forms, _Rounding, scan
 from grpodyn.attribution.evaluators import TransformersModel
 from grpodyn.attribution.patching import PatchedModel
-from grpodyn.attribution.state import State
+from grpodyn.attribution.state import ROUNDED, State
 from grpodyn.attribution.weights import FolderWeights
 from grpodyn.errors import UnreadableError
+from tests.attribution.conftest import edit
 
 CHANGED = ("model.layers.3.mlp.up_proj.weight", "model.layers.5.self_attn.q_proj.weight", "model.norm.weight")
 
@@ -161,6 +162,9 @@ def test_a_base_that_does_not_match_is_an_error(planting: Any, tmp_path: Path) -
     class Wide:
         place = "wide"
 
+        def beyond(self, names: Any) -> tuple[str, ...]:
+            return ()
+
         def tensor(self, name: str) -> Any:
             return wide.get(name)
 
@@ -187,6 +191,9 @@ def test_rounding_of_half_precision_is_named(two: Any) -> None:
     class Small:
         place = "small"
 
+        def beyond(self, names: Any) -> tuple[str, ...]:
+            return ()
+
         def tensor(self, name: str) -> Any:
             return small.get(name, base.tensor(name))
 
@@ -195,3 +202,56 @@ def test_rounding_of_half_precision_is_named(two: Any) -> None:
 
     notes = scan(live(base, torch.bfloat16), base, Small()).notes
     assert any("% of a tensor's change; --dtype float32 keeps it" in note for note in notes)
+
+
+def test_what_the_live_model_has_no_place_for_is_named(planting: Any, tmp_path: Path) -> None:
+    final = planting.save(tmp_path / "final", {CHANGED[0]: planting.base[CHANGED[0]] + 0.1})
+    base = FolderWeights(planting.folder)
+    edit(final, lambda weights: weights.update({"v_head.weight": torch.ones(1, 32)}))
+    (note,) = scan(live(base), base, FolderWeights(final)).notes
+    assert "holds v_head.weight, which the model has no place for" in note
+    # The same with the same values in the base is no change.
+    both = planting.save(tmp_path / "both", {})
+    edit(both, lambda weights: weights.update({"v_head.weight": torch.ones(1, 32)}))
+    assert scan(live(base), FolderWeights(both), FolderWeights(final)).notes == ()
+
+
+def test_how_much_of_a_dense_change_half_precision_loses() -> None:
+    # Between 1 and 2 bfloat16 has steps of 2^-7. A Gaussian change with a deviation of two steps is rounded by an error
+    # that is uniform over one step, with deviation 1/sqrt(12) of a step: 0.2887 / 2 = 0.1443 of the change.
+    before = torch.full((400, 400), 1.5)
+    rounding = _Rounding()
+    rounding.add("w", before, before + 2 * 2**-7, torch.bfloat16)
+    assert rounding.share == pytest.approx(0.1443, abs=0.003)
+    # A hundredth of a step never reaches the half that is rounded up: all of it is lost.
+    tiny = _Rounding()
+    tiny.add("w", before, before + 0.01 * 2**-7, torch.bfloat16)
+    assert tiny.share == 1.0
+    exact = _Rounding()
+    exact.add("w", before, before + 2**-7, torch.float32)
+    # float32 has steps of 2^-23 there: 0.2887 * 2^-23 / 2^-7 = 4.4e-6.
+    assert exact.share == pytest.approx(4.4e-6, rel=0.05)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_change_trained_in_half_precision_cannot_be_turned_in_it(
+    planting: Any, tmp_path: Path, dtype: torch.dtype
+) -> None:
+    # Weights of a uniform size with a few steps of bfloat16 here and there, as training in it leaves them: the whole
+    # change is on its grid, but spread over all weights it is far below half a step each.
+    name = CHANGED[0]
+    before = torch.full_like(planting.base[name], 1.5)
+    after = before.clone()
+    after[::16, ::16] += 2**-7
+    halves = {}
+    for folder, value in (("base", before), ("final", after)):
+        halves[folder] = planting.save(tmp_path / folder, {name: value})
+        edit(halves[folder], lambda w: w.update({n: v.to(torch.bfloat16) for n, v in w.items()}))
+    base, final = FolderWeights(halves["base"]), FolderWeights(halves["final"])
+    found = scan(live(base, dtype), base, final)
+    said = [note for note in found.notes if note.startswith(ROUNDED)]
+    assert len(found.notes) == len(said) == (1 if dtype == torch.bfloat16 else 0)
+    # And that is what happens: one weight in 256 changed by a step is 1/16 of a step on each, of which nothing is left.
+    turned = Forms(base, final).value(found.changed[0], State(frozenset([name]), random_seed=0)).float() - before
+    asked = float((after - before).norm())
+    assert (float(turned.norm()) < 0.1 * asked) == (dtype == torch.bfloat16)

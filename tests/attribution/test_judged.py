@@ -14,12 +14,13 @@ from rich.console import Console
 from grpodyn.ablation.bench import Bench, setup_of
 from grpodyn.ablation.protocol import Measure
 from grpodyn.attribution.evaluators import Scored
-from grpodyn.attribution.request import Request, carry_out
+from grpodyn.attribution.request import Request, _judged_prompts, carry_out
 from grpodyn.attribution.run import Watcher
 from grpodyn.config import run
 from grpodyn.config.run import RunConfig
 from grpodyn.errors import UsageError
 from grpodyn.tasks import Examples
+from grpodyn.training import data
 from grpodyn.training.data import judged, needs_judge
 from grpodyn.training.display import LineDisplay
 from grpodyn.training.session import train
@@ -94,6 +95,28 @@ def test_conversations_are_read_as_the_template_writes_them_and_judged_as_messag
     assert prompts[0] == prompts[1] == [{"role": "user", "content": found.prompts[0][6:-12]}]
     assert completions[2] == [{"role": "assistant", "content": "c"}]
     assert len(tests) == 4
+
+
+def test_repeated_rows_count_once_and_what_was_seen_is_held_against_them(
+    programs: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = Path(str(programs.task.dataset)).read_text()
+    (tmp_path / "twice.jsonl").write_text(rows + rows)
+    task = programs.task.model_copy(update={"dataset": str(tmp_path / "twice.jsonl")})
+    twice = programs.model_copy(update={"task": task})
+    once = _judged_prompts(Request(), programs, None)
+    found = _judged_prompts(Request(), twice, None)
+    assert len(set(found.choose.prompts)) == len(found.choose) == len(once.choose)
+    assert len(set(found.confirm.prompts)) == len(found.confirm) == len(once.confirm)
+    # Where data's splits overlap, as published ones may, neither of the two sets may be of the report.
+    given = judged(programs.task, "report", 1, None)
+    monkeypatch.setattr(data, "judged", lambda *_: given)
+    with pytest.raises(UsageError, match="is in `choose` and in `confirm`"):
+        _judged_prompts(Request(), programs, None)
+    apart = {"choose": once.choose, "confirm": given}
+    monkeypatch.setattr(data, "judged", lambda _task, split, *_: apart[split])
+    with pytest.raises(UsageError, match="is in `confirm` and in `report`"):
+        _judged_prompts(Request(), programs, None)
 
 
 @pytest.mark.slow

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from safetensors.torch import save_file
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 from typer.testing import CliRunner
 
@@ -21,10 +24,15 @@ from grpodyn.attribution.request import Request, carry_out
 from grpodyn.attribution.run import Plan, Watcher
 from grpodyn.attribution.vllm_engine import VllmSamples, engine
 from grpodyn.cli.app import build
+from grpodyn.config import run as run_config
 from grpodyn.errors import ConfigError, MissingDataError, UnreadableError, UsageError
+from grpodyn.naming.inventory import take_inventory
+from grpodyn.recording.reference import establish
+from grpodyn.rewards import reward
 from grpodyn.rewards.exact_match import exact_match
 from grpodyn.tasks import Examples, task
 from grpodyn.trace.manifest import Manifest
+from grpodyn.trace.schema import ArraySpec
 from grpodyn.trace.writer import TraceWriter
 from tests.schema import must_fit
 
@@ -121,11 +129,13 @@ def test_an_adapter_as_the_final_weights(planting, heldout, tmp_path) -> None:
     with torch.no_grad():
         layer.lora_A["default"].weight.copy_(right[:4])
         layer.lora_B["default"].weight.copy_(left[:, :4] * values[:4])
+        for other in (1, 8):
+            adapted.base_model.model.model.layers[other].mlp.down_proj.lora_B["default"].weight.fill_(1e-4)
     adapted.save_pretrained(tmp_path / "adapter")
     found = carry_out(asked(planting, tmp_path / "adapter", heldout), tmp_path, Watcher())
-    # B is 0 in all other layers: they are no change.
+    # B is 0 in the nine other layers: they are no change.
     assert found.verdicts["layers"].parts == ("layer 6",)
-    assert found.sources["changed_tensors"] == 1
+    assert found.sources["changed_tensors"] == 3
     assert found.sources["lora"]
 
 
@@ -196,6 +206,56 @@ def test_a_run_that_keeps_its_own_start_needs_no_checkpoint(planting, final, hel
     assert found.verdicts["layers"].parts == ("layer 4",)
 
 
+def test_the_tokenizer_of_a_base_that_a_run_keeps_in_part_is_checked_too(planting, final, heldout, tmp_path) -> None:
+    tokenizer = json.loads((final / "tokenizer.json").read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary["1"], vocabulary["2"] = vocabulary["2"], vocabulary["1"]
+    (final / "tokenizer.json").write_text(json.dumps(tokenizer))
+    sources = {"path": str(planting.folder), "tensors": {"checkpoint": 134, "base": 1}}
+    run = recorded(tmp_path / "run", planting, final, reference=sources)
+    (run / "base").mkdir()
+    norm = {"model.norm.weight": planting.base["model.norm.weight"]}
+    save_file(norm, run / "base" / "start.safetensors")
+    with pytest.raises(UnreadableError, match=r"read '.*' differently"):
+        carry_out(Request(run=run, prompts_file=heldout, prompts=60), run, Watcher())
+
+
+def traced(run_dir: Path, planting: Any, final: Path) -> Path:
+    """A run with a row of its trained tensors, and what it recorded of their values."""
+    model = Qwen3ForCausalLM.from_pretrained(planting.folder)
+    inventory = take_inventory(model)
+    facts = establish(inventory.stored, model.config, None, run_dir, 0).facts
+    writer = TraceWriter.create(run_dir, manifest_of(planting, reference=facts))
+    writer.declare_tensors(inventory.infos)
+    writer.declare_arrays("tensors", {"update_norm": ArraySpec(("row", "tensor"))})
+    writer.add_row("tensors", 1, {"update_norm": np.ones(len(inventory.infos))})
+    writer.close("finished")
+    final.rename(run_dir / "model")
+    return run_dir
+
+
+def test_a_base_whose_files_have_other_names_is_checked_by_its_values(planting, final, tmp_path) -> None:
+    # No hash was recorded under these names: 20 KB a file divides the base into shards.
+    run = traced(tmp_path / "run", planting, final)
+    right, wrong = tmp_path / "right", tmp_path / "wrong"
+    for folder, weights in ((right, {}), (wrong, {"model.norm.weight": planting.base["model.norm.weight"] + 1})):
+        planting.save(folder, weights)
+        (folder / "model.safetensors").unlink()
+        planting.model.save_pretrained(folder, max_shard_size="20KB")
+    assert not any("verified" in note for note in subject.of_run(run, right, None, None, "cpu").notes)
+    with pytest.raises(UnreadableError, match="tensors have other names, shapes or values than the run recorded"):
+        subject.of_run(run, wrong, None, None, "cpu")
+
+
+def test_a_base_that_nothing_can_be_compared_with_is_said_to_be_unverified(planting, final, tmp_path) -> None:
+    run = recorded(tmp_path / "run", planting, final)
+    planting.save(tmp_path / "shards", {})
+    (tmp_path / "shards" / "model.safetensors").unlink()
+    planting.model.save_pretrained(tmp_path / "shards", max_shard_size="20KB")
+    notes = subject.of_run(run, tmp_path / "shards", None, None, "cpu").notes
+    assert any(note.startswith("the base was not verified: model-00001-of-") for note in notes)
+
+
 # Sampling, and vLLM behind the same interface.
 
 
@@ -225,6 +285,62 @@ def test_the_whole_path_with_samples(planting, final, heldout, tmp_path) -> None
 def test_fewer_than_four_samples_tell_nothing(planting, final, heldout, tmp_path) -> None:
     with pytest.raises(ConfigError, match="at least 4"):
         carry_out(asked(planting, final, heldout, samples=2), tmp_path, Watcher())
+
+
+def test_the_models_own_generation_config_decides_nothing(planting) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(planting.folder, padding_side="left")
+    drawn = []
+    for own in ({}, {"repetition_penalty": 5.0, "min_p": 0.9, "min_new_tokens": 4, "top_k": 1}):
+        model = Qwen3ForCausalLM.from_pretrained(planting.folder).eval()
+        model.generation_config.update(**own)
+        torch.manual_seed(0)
+        sampled = SampledRewards(model, tokenizer, Scored(((exact_match, 1.0),)), 4, 8)
+        drawn.append(sampled._generate(from_lines(10).prompts))
+    assert drawn[0] == drawn[1]
+
+
+def test_what_decides_an_outcome_is_in_its_name(planting, tmp_path) -> None:
+    model = Qwen3ForCausalLM.from_pretrained(planting.folder)
+    tokenizer = AutoTokenizer.from_pretrained(planting.folder, padding_side="left")
+
+    def named(function: Any, **settings: Any) -> str:
+        return SampledRewards(model, tokenizer, Scored(((function, 1.0),)), **settings).name
+
+    def own(code: str, folder: str) -> Any:
+        # Two files of one name, each with a reward of one name.
+        file = _folder(tmp_path / folder) / "mine.py"
+        file.write_text(f"def brevity(completions, **_):\n    return [{code} for c in completions]\n")
+        spec = spec_from_file_location("mine", file)
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.brevity
+
+    one, other, again = own("-len(c)", "one"), own("len(c)", "other"), own("-len(c)", "again")
+    names = [
+        named(exact_match),
+        named(reward("exact_match", {"until": " "})),
+        named(reward("exact_match", {"until": ","})),
+        named(functools.partial(exact_match, until=" ")),
+        named(one),
+        named(other),
+        named(exact_match, batch_size=8),
+        *(VllmSamples(None, None, Scored(((one, 1.0),)), sampling=dict, dtype=d).name for d in ("bfloat16", "float32")),
+    ]
+    assert len(set(names)) == len(names) - 1
+    # A partial and a reward of the catalogue with the same option are the same function.
+    assert names[1].replace("exact_match", "") == names[3].replace("exact_match", "")
+    assert named(one) == named(again) == names[4]
+    assert "1·brevity" in names[4]
+    assert '1·exact_match{"until": " "}' in names[1]
+
+
+@pytest.mark.parametrize(("options", "kind"), [({}, ExactAnswers), ({"until": " "}, SampledRewards)])
+def test_an_answer_with_options_has_no_exact_probability(planting, options, kind) -> None:
+    # With `until` what runs on after the answer is right too, so that P(answer, then the end) is no mean of the reward.
+    config = run_config.embedded([f"rewards={json.dumps([{'name': 'exact_match', 'options': options}])}"])
+    found = subject.of_folders(planting.folder, planting.folder, None, "cpu")
+    scored = requests._scored(config, found)
+    assert type(requests._evaluator(Request(), config, scored, found)) is kind
 
 
 def test_weighted_rewards_are_summed_and_checked() -> None:
@@ -325,17 +441,56 @@ def test_a_task_gives_choose_and_confirm_and_nothing_else() -> None:
 def test_prompts_of_a_file_are_divided_by_hash_and_each_counts_once(tmp_path: Path) -> None:
     examples = from_lines(200)
     twice = Examples(examples.prompts * 2, examples.answers * 2)
-    found = divided(twice, 1000, "file", {})
+    found = divided(twice, 1000, "file")
     assert len(found.choose) + len(found.confirm) == 200
     # Which side a prompt is on does not depend on the others.
-    part = divided(from_lines(100), 1000, "file", {})
+    part = divided(from_lines(100), 1000, "file")
     assert set(part.choose.prompts) <= set(found.choose.prompts)
-    with pytest.raises(UsageError, match=r"is in `(train|choose)` and in `(train|choose)`"):
-        divided(examples, 1000, "file", {"train": found.choose.prompts[:1]})
+    with pytest.raises(UsageError, match="is in `choose` and in `train`"):
+        divided(examples, 1000, "file", [("train", found.choose.prompts[:1])])
+    with pytest.raises(UsageError, match="is in `confirm` and in `report`"):
+        divided(examples, 1000, "file", [("train", ["x"]), ("report", ["x", found.confirm.prompts[0]])])
     with pytest.raises(UsageError, match="too few"):
-        divided(from_lines(1), 1000, "file", {})
+        divided(from_lines(1), 1000, "file")
     with pytest.raises(UsageError, match="is in `a` and in `b`"):
         check_apart({"a": ["x"], "b": ["x"]})
+
+
+def test_a_task_named_for_a_run_is_held_against_what_the_run_was_trained_on(tmp_path: Path) -> None:
+    prompt = task("arithmetic_format").split("choose").prompts[0]
+    lines = [json.dumps({"prompt": p, "answer": "7"}) for p in ("1+1=", prompt)]
+    (tmp_path / "own.jsonl").write_text("\n".join(lines))
+    config = run_config.embedded([f"task={json.dumps({'dataset': str(tmp_path / 'own.jsonl')})}", "evaluate=null"])
+    with pytest.raises(UsageError, match="is in `choose` and in `train`"):
+        requests._prompts(Request(task="arithmetic_format", prompts=5000), config)
+    talks = config.model_copy(update={"task": config.task.model_copy(update={"chat": True})})
+    with pytest.raises(UsageError, match="is in `choose` and in `train`"):
+        requests._prompts(Request(task="arithmetic_format", prompts=5000), talks)
+
+
+def test_a_file_is_held_against_the_report_of_the_run(tmp_path: Path) -> None:
+    report = task("arithmetic_format").split("report")
+    file = tmp_path / "p.jsonl"
+    lines = [json.dumps({"prompt": p, "answer": a}) for p, a in zip(report.prompts, report.answers, strict=True)]
+    file.write_text("\n".join(lines))
+    with pytest.raises(UsageError, match=r"is in `(choose|confirm)` and in `report`"):
+        requests._prompts(Request(prompts_file=file), run_config.embedded())
+
+
+def test_the_split_that_a_run_measured_itself_on_is_used_only_if_it_is_named(tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "data")
+    for split, start in (("train", 0), ("test", 100), ("validation", 200)):
+        lines = [json.dumps({"prompt": f"{start + i}+1=", "answer": "7"}) for i in range(40)]
+        (folder / f"{split}.jsonl").write_text("\n".join(lines))
+    settings = {"evaluate": '{"split": "test", "prompts": 20}', "task": json.dumps({"dataset": str(folder)})}
+    config = run_config.embedded([f"{name}={value}" for name, value in settings.items()])
+    named = requests._prompts(Request(split="test"), config)
+    assert named.source == f"{folder}, test, on which the run's own accuracy was measured"
+    assert requests._prompts(Request(split="validation"), config).source == f"{folder}, validation"
+    file = tmp_path / "p.jsonl"
+    file.write_text((folder / "test.jsonl").read_text())
+    with pytest.raises(UsageError, match="and in `report`"):
+        requests._prompts(Request(prompts_file=file), config)
 
 
 @pytest.mark.parametrize("line", ["nonsense", '{"prompt": "a"}', '{"prompt": 1, "answer": "a"}', "[1]"])

@@ -13,6 +13,8 @@ from peft import LoraConfig, get_peft_model
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from grpodyn.attribution.adapter import AdapterWeights
+from grpodyn.attribution.changes import scan
+from grpodyn.attribution.subject import of_folders
 from grpodyn.attribution.weights import FolderWeights, Overlaid
 from grpodyn.errors import MissingDataError, UnreadableError
 
@@ -49,6 +51,7 @@ def test_every_live_weight_is_found_on_disk(model_type: str, tmp_path: Path) -> 
     model = tiny(model_type, **extra)
     model.save_pretrained(tmp_path)
     weights = FolderWeights(tmp_path)
+    assert weights.beyond(name for name, _ in model.named_parameters()) == ()
     for name, parameter in AutoModelForCausalLM.from_pretrained(tmp_path).named_parameters():
         stored = weights.tensor(name)
         assert stored is not None, name
@@ -127,6 +130,7 @@ def test_an_adapters_weights_are_those_that_peft_merges(kind: str, tmp_path: Pat
     base = FolderWeights(tmp_path / "base")
     weights = AdapterWeights(base, tmp_path / "adapter", on_meta(model.config))
     merged = adapted.merge_and_unload()
+    assert weights.beyond(name for name, _ in merged.named_parameters()) == ()
     changed = set()
     for name, parameter in merged.named_parameters():
         ours = weights.tensor(name)
@@ -157,3 +161,74 @@ def test_an_adapter_without_its_weights_or_of_another_kind(tmp_path: Path) -> No
     (tmp_path / "adapter" / "adapter_model.safetensors").unlink()
     with pytest.raises(MissingDataError, match=r"no adapter_model\.safetensors"):
         AdapterWeights(base, tmp_path / "adapter", on_meta(model.config))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of PEFT: the embedding and the head are one
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"target_modules": ["q_proj", "lm_head"]},
+        {"target_modules": ["q_proj"], "modules_to_save": ["lm_head"]},
+        {"target_modules": ["q_proj", "embed_tokens"]},
+        {"target_modules": ["q_proj"], "modules_to_save": ["embed_tokens"]},
+    ],
+)
+def test_an_adapter_of_one_end_of_a_tied_weight_is_refused(options: dict[str, Any], tmp_path: Path) -> None:
+    # PEFT changes the one end alone; written into the shared weight the change would be of both, or lost.
+    model = tiny("qwen3", tie_word_embeddings=True)
+    model.save_pretrained(tmp_path / "base")
+    adapted = get_peft_model(copy.deepcopy(model), LoraConfig(r=4, **options, init_lora_weights=False))
+    with torch.no_grad():
+        for name, parameter in adapted.named_parameters():
+            if "modules_to_save" in name:
+                parameter.add_(1.0)
+    adapted.save_pretrained(tmp_path / "adapter")
+    with pytest.raises(UnreadableError, match=r"shares among .*embed_tokens.* and lm_head.*untie"):
+        of_folders(tmp_path / "base", tmp_path / "adapter", None, "cpu")
+
+
+@pytest.mark.parametrize("own", [0.0, 1.0])
+def test_a_head_that_training_untied_is_no_change_of_a_tied_base(own: float, tmp_path: Path) -> None:
+    model = tiny("qwen3", tie_word_embeddings=True)
+    model.save_pretrained(tmp_path / "base")
+    untied = tiny("qwen3", tie_word_embeddings=False)
+    untied.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        untied.lm_head.weight.add_(own)
+    untied.save_pretrained(tmp_path / "final")
+    with pytest.raises(UnreadableError if own else MissingDataError) as raised:
+        of_folders(tmp_path / "base", tmp_path / "final", None, "cpu")
+    # Both ends alike pass, as far as the tokenizer that is not there.
+    assert ("with different values" if own else "no tokenizer") in str(raised.value)
+
+
+def test_a_model_that_computes_otherwise_is_refused(tmp_path: Path) -> None:
+    tiny("qwen3").save_pretrained(tmp_path / "base")
+    trained = tiny("qwen3")
+    trained.config.use_cache = False
+    trained.config.eos_token_id = 3
+    trained.config.attention_dropout = 0.1
+    trained.save_pretrained(tmp_path / "final")
+    content = json.loads((tmp_path / "final" / "config.json").read_text())
+    (tmp_path / "final" / "config.json").write_text(json.dumps({**content, "unsloth_fixed": True}))
+    with pytest.raises(MissingDataError, match="no tokenizer"):
+        of_folders(tmp_path / "base", tmp_path / "final", None, "cpu")
+    trained.config.rope_parameters = {"rope_type": "default", "rope_theta": 1000000.0}
+    trained.save_pretrained(tmp_path / "final")
+    with pytest.raises(
+        UnreadableError, match=r"rope_parameters\.rope_theta is 1000000\.0 there and 10000\.0 in the base"
+    ):
+        of_folders(tmp_path / "base", tmp_path / "final", None, "cpu")
+
+
+def test_factors_that_the_adapters_config_does_not_name_are_not_dropped(tmp_path: Path) -> None:
+    model = tiny("qwen3")
+    model.save_pretrained(tmp_path / "base")
+    adapted = get_peft_model(copy.deepcopy(model), LoraConfig(r=4, target_modules=["q_proj", "v_proj"]))
+    adapted.save_pretrained(tmp_path / "adapter")
+    config = tmp_path / "adapter" / "adapter_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "target_modules": ["q_proj"]}))
+    base = FolderWeights(tmp_path / "base")
+    weights = AdapterWeights(base, tmp_path / "adapter", on_meta(model.config))
+    with pytest.raises(UnreadableError, match=r"changes .*layers\.0\.self_attn\.v_proj.* no place for"):
+        scan(AutoModelForCausalLM.from_pretrained(tmp_path / "base"), base, weights)

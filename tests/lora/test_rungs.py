@@ -14,6 +14,7 @@ import pytest
 from grpodyn.ablation import results
 from grpodyn.attribution import result
 from grpodyn.attribution.result import Attribution, PartitionSums, PartResult, Range, TruncationResult, VerdictResult
+from grpodyn.attribution.state import ROUNDED
 from grpodyn.errors import SchemaError, UsageError
 from grpodyn.lora import apply, placement, policy, stored
 from grpodyn.lora.advice import Advice, advise
@@ -335,6 +336,14 @@ def test_module_types_give_way_first_where_the_verdict_is_about_them(tested: Any
 def test_truncation_is_a_floor_for_the_rank(tested: Any, ranks: dict[int, float], expected: int) -> None:
     advice = advise(tested(attribution("distributed", (), ranks=ranks)), Options())
     assert {m.rank for m in advice.modules} == {expected}
+
+
+def test_no_rank_is_read_off_a_truncation_that_rounding_undid() -> None:
+    # By its numbers rank 4 keeps .97 of the gain; but what was evaluated is not a change of rank 4.
+    found = attribution("distributed", (), ranks={1: 0.5, 4: 0.97})
+    assert stored.of(found).rank_floor == 4
+    rounded = found.model_copy(update={"notes": ("another", f"{ROUNDED} 98 % of a change of this size")})
+    assert stored.of(rounded).rank_floor is None
 
 
 @pytest.mark.slow
