@@ -11,6 +11,7 @@ import importlib.util
 import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ def info(name: str) -> TensorInfo:
 
 def attribute(model: Any, prompts: int, options: Options = OPTIONS, most: int | None = None) -> Findings:
     """Run the whole attribution on a planted model."""
+    options = replace(options, sampled=getattr(model, "samples", None) is not None)
 
     def evaluate(state: State, split: Split) -> Outcomes:
         return Outcomes(model.outcomes(state.changed, prompts, split))
@@ -104,7 +106,7 @@ def main() -> None:
                 said = Counter(word for hit, word, _ in results if not hit)
                 most = max(made for _, _, made in results)
                 print(
-                    f"  {scenario.name:32s} {hits}/{len(results)} right, at least {interval.low:.3f}; "
+                    f"  {scenario.name:40s} {hits}/{len(results)} right, at least {interval.low:.3f}; "
                     f"{most} evaluations at most; else {dict(said)}",
                     flush=True,
                 )

@@ -24,11 +24,11 @@ HARM_ERRORS = 2.5
 Place = tuple[str, int]
 
 
-def planned_evaluations(layers: int) -> int:
-    """Return how many evaluations the search makes at most.
+def planned_evaluations(layers: int, stacks: int = 1) -> int:
+    """Return how many evaluations the search makes at most; a block never spans two stacks.
 
-    >>> planned_evaluations(6), planned_evaluations(32)
-    (12, 44)
+    >>> planned_evaluations(6), planned_evaluations(32), planned_evaluations(32, stacks=2)
+    (12, 44, 46)
     """
     if layers <= SINGLE_UP_TO:
         return 2 * layers
@@ -37,7 +37,16 @@ def planned_evaluations(layers: int) -> int:
     while size > 1:
         size = -(-size // 2)
         rounds += 1
-    return 2 * START_BLOCKS + 4 * BEAM * rounds
+    return 2 * (START_BLOCKS + stacks - 1) + 4 * BEAM * rounds
+
+
+def least_evaluations(layers: int, stacks: int = 1) -> int:
+    """Return how many evaluations the search makes at least.
+
+    >>> least_evaluations(3), least_evaluations(32)
+    (6, 8)
+    """
+    return 2 * min(START_BLOCKS + stacks - 1, layers)
 
 
 class Search:
@@ -67,7 +76,10 @@ class Search:
         self._ask, self._affords = ask, affords
         self._places: dict[Part, Sequence[Place]] = {}
         self._pairs: dict[Part, Pair] = {}
+        self._left = planned_evaluations(len(places), len({stack for stack, _ in places}))
         self._start = list(places)
+        self.unfinished = 0
+        """Blocks that hold something and were not halved, as no evaluations were left for it."""
 
     def run(self) -> dict[Part, Pair]:
         """Return the blocks with their outcomes, in the order of the layers.
@@ -80,12 +92,14 @@ class Search:
             self._measure(places)
         while self._halve():
             pass
+        self.unfinished = sum(self._opens(part) for part in self._pairs if len(self._places[part]) > 1)
         order = {place: i for i, place in enumerate(self._start)}
         return dict(sorted(self._pairs.items(), key=lambda item: order[self._places[item[0]][0]]))
 
     def _measure(self, places: Sequence[Place]) -> Part:
         part = block(self._infos, places)
         self._pairs[part] = self._ask(part)
+        self._left -= 2
         self._places[part] = places
         return part
 
@@ -95,7 +109,7 @@ class Search:
         opened = sorted((part for part in candidates if self._opens(part)), key=lambda p: -self._strength(p))[:BEAM]
         halved = False
         for part in opened:
-            if not self._affords(4):
+            if self._left < 4 or not self._affords(4):
                 return False
             places = self._places[part]
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from grpodyn.attribution import blocks, shapley, shares, verdict
@@ -39,6 +39,8 @@ class Options:
     null_draws: int = 1
     """Draws of a change with the same singular values in random directions."""
     seed: int = 0
+    sampled: bool = False
+    """Whether outcomes come from samples rather than being exact probabilities."""
 
 
 @dataclass(frozen=True)
@@ -130,16 +132,30 @@ class _Work:
         asker = self.asker
         return asker.most is None or asker.used + evaluations <= asker.most - asker.reserved
 
+    def require(self, evaluations: int) -> None:
+        """Check that a stage can be finished before anything is spent on it."""
+        if not self.affords(evaluations):
+            raise OutOfEvaluations
+
+    def partition(self, name: str, pairs: dict[Part, Pair]) -> Partition:
+        return shares.partition(name, pairs, self.base, self.final, self.options.level, self.options.sampled)
+
 
 def planned_evaluations(infos: Sequence[TensorInfo], options: Options) -> int:
     """Return how many evaluations an attribution makes at most."""
     parts = len(module_types(infos)) + len(beyond_adapters(infos))
     players = options.leading + 1 if options.leading else 0
-    # Coalitions of none, one, all but one and all players are among the tests of the parts.
-    coalitions = max(0, shapley.evaluations(players, options.orders) - 2 * players - 2) if players else 0
+    # The leading parts, alone and put back, are among the tests of the parts; the others taken as one are not.
+    coalitions = shapley.unknown(players, options.orders) if players else 0
+    unions = 2 * len((LAYERS, MODULES))
     confirm = 2 + 2 * (_CONFIRMED_PARTS + 1)
-    layers = blocks.planned_evaluations(len(layer_places(infos)))
-    return 2 + layers + 2 * parts + coalitions + confirm + len(options.ranks) + 2 * options.null_draws
+    layers = blocks.planned_evaluations(*_layers_and_stacks(infos))
+    return 2 + layers + 2 * parts + unions + coalitions + confirm + len(options.ranks) + 2 * options.null_draws
+
+
+def _layers_and_stacks(infos: Sequence[TensorInfo]) -> tuple[int, int]:
+    places = layer_places(infos)
+    return len(places), max(1, len({stack for stack, _ in places}))
 
 
 def investigate(asker: Asker, infos: Sequence[TensorInfo], options: Options, confirm: bool = True) -> Findings:
@@ -160,28 +176,29 @@ def investigate(asker: Asker, infos: Sequence[TensorInfo], options: Options, con
     whole = verdict.of_the_gain(*_gains(work))
     if whole is not None:
         return _nothing_to_attribute(work, whole)
-    asker.reserved = min(6, asker.most // 4) if asker.most is not None and confirm else 0
+    asker.reserved = _reserve(work) if confirm else 0
     pairs = _stage(work, "layers", lambda: _layers(work)), _stage(work, "module types", lambda: _modules(work))
     found = {name: made for name, made in zip((LAYERS, MODULES), pairs, strict=True) if made}
-    level = options.level
-    partitions = {name: shares.partition(name, made, work.base, work.final, level) for name, made in found.items()}
+    partitions = {name: work.partition(name, made) for name, made in found.items()}
+    verdicts = {name: _verdict(work, partition) for name, partition in partitions.items()}
     values = _stage(work, "Shapley values", lambda: _shapley(work, partitions)) if partitions else None
-    verdicts = {name: _verdict(work, partition, values) for name, partition in partitions.items()}
     if not verdicts:
-        verdicts[LAYERS] = _verdict(work, None, None)
-    leading = verdict.overall(verdicts)
+        verdicts[LAYERS] = verdict.decide(*_gains(work), ())
+    leading = _leading(partitions, verdicts)
     asker.reserved = 0
-    confirmed = None
-    if confirm:
-        confirmed = _stage(work, "confirmation", lambda: _confirm(work, partitions, verdicts))
-        verdicts[leading] = checked(verdicts[leading], confirmed, work.notes)
+    named = _named(partitions.get(leading), verdicts[leading])
+    confirmed = _stage(work, "confirmation", lambda: _confirm(work, named)) if confirm and named else None
+    verdicts = {
+        name: checked(found, confirmed if name == leading else None, work.notes) for name, found in verdicts.items()
+    }
+    named = _named(partitions.get(leading), verdicts[leading])
     truncation = _stage(work, "truncation", lambda: _truncation(work)) or ()
-    nulls = _stage(work, "random directions", lambda: _nulls(work, partitions, verdicts)) or ()
-    base, final = shares.of_accuracies([work.base, work.final], level)
+    nulls = _stage(work, "random directions", lambda: _nulls(work, named)) or ()
+    base, final = shares.of_accuracies([work.base, work.final], options.level, options.sampled)
     return Findings(
         base=base,
         final=final,
-        gain=shares.gain(work.base, work.final, level),
+        gain=_gains(work)[0],
         greedy=(work.base.greedy, work.final.greedy),
         partitions=tuple(partitions.values()),
         verdicts=verdicts,
@@ -204,16 +221,40 @@ def _stage(work: _Work, name: str, make: Callable[[], _T]) -> _T | None:
         return None
 
 
+def _least(work: _Work) -> int:
+    """Evaluations of the coarsest partition by layers."""
+    return blocks.least_evaluations(*_layers_and_stacks(work.infos)) + 2 * len(work.beyond)
+
+
+def _reserve(work: _Work) -> int:
+    """Return how many evaluations are kept for fresh prompts: what the coarsest partition leaves, and no more."""
+    most = work.asker.most
+    if most is None:
+        return 0
+    left = most - work.asker.used - _least(work)
+    return min(6, most // 4, left) if left >= 0 else min(6, most // 4)
+
+
 def _layers(work: _Work) -> dict[Part, Pair]:
+    work.require(_least(work))
     places = layer_places(work.infos)
+    # First what does not give way to anything: the search then takes what is left, and the parts tile the change.
+    beyond = {part: work.pair(part) for part in work.beyond}
     found: dict[Part, Pair] = {}
     if places:
-        found = blocks.Search(work.infos, places, work.base, work.final, work.pair, work.affords).run()
-    return _tiled(work, {**found, **{part: work.pair(part) for part in work.beyond}})
+        search = blocks.Search(work.infos, places, work.base, work.final, work.pair, work.affords)
+        found = search.run()
+        if search.unfinished:
+            blocked = f"{search.unfinished} block{'s' * (search.unfinished > 1)} of layers that may hold something"
+            work.notes.append(f"layers: {blocked} stayed whole, no evaluations were left to halve them")
+    return _tiled(work, {**found, **beyond})
 
 
 def _modules(work: _Work) -> dict[Part, Pair]:
-    return _tiled(work, {part: work.pair(part) for part in (*module_types(work.infos), *work.beyond)})
+    types = module_types(work.infos)
+    known = all(work.asker.knows(State(part.tensors)) for part in work.beyond)
+    work.require(2 * (len(types) + (0 if known else len(work.beyond))))
+    return _tiled(work, {part: work.pair(part) for part in (*types, *work.beyond)})
 
 
 def _tiled(work: _Work, pairs: dict[Part, Pair]) -> dict[Part, Pair]:
@@ -221,19 +262,37 @@ def _tiled(work: _Work, pairs: dict[Part, Pair]) -> dict[Part, Pair]:
     return pairs
 
 
-def effects(partition: Partition, values: ShapleyValues | None) -> list[Effect]:
-    """Return what a verdict needs; a part's Shapley value among several players takes the place of that among two."""
-    known = {player.part: player.share for player in values.players} if values is not None else {}
-    return [Effect(s.part.name, s.kept, s.lost, known.get(s.part.name, s.share)) for s in partition.shares]
+def effects(partition: Partition) -> list[Effect]:
+    """Return what a verdict needs: of each part its share against everything else taken as one."""
+    return [
+        Effect(s.part.name, s.kept, s.lost, s.share, max(1, len(s.part.layers)), s.part.is_target)
+        for s in partition.shares
+    ]
 
 
-def _verdict(work: _Work, partition: Partition | None, values: ShapleyValues | None) -> Verdict:
-    return verdict.decide(*_gains(work), effects(partition, values) if partition is not None else ())
+def _verdict(work: _Work, partition: Partition) -> Verdict:
+    found = effects(partition)
+    names = verdict.to_measure(found)
+    union = None
+    if names:
+        stage = f"what {verdict.listed(names)} hold together"
+        part = together([s.part for s in partition.shares if s.part.name in names])
+        measured = _stage(work, stage, lambda: work.partition(stage, {part: work.pair(part)}))
+        union = effects(measured)[0] if measured is not None else None
+    return verdict.decide(*_gains(work), found, union)
+
+
+def _leading(partitions: dict[str, Partition], verdicts: dict[str, Verdict]) -> str:
+    """Return the partition that says most; one of a single part tells nothing apart, and leads only where all do."""
+    several = {
+        name: found for name, found in verdicts.items() if name in partitions and len(partitions[name].shares) > 1
+    }
+    return verdict.overall(several or verdicts)
 
 
 def _gains(work: _Work) -> tuple[Interval, Interval]:
     levels = (work.options.level, _EQUIVALENCE_LEVEL)
-    gain, equivalence = (shares.gain(work.base, work.final, level) for level in levels)
+    gain, equivalence = (shares.gain(work.base, work.final, level, work.options.sampled) for level in levels)
     return gain, equivalence
 
 
@@ -274,30 +333,25 @@ def _shapley(work: _Work, partitions: dict[str, Partition]) -> ShapleyValues | N
         return work.asker.ask(State(changed)).value
 
     options = work.options
-    found = shapley.shapley(len(players), worth, options.level, options.orders, options.seed)
+    found = shapley.shapley(len(players), worth, options.level, options.orders, options.seed, options.sampled)
     shown = tuple(Player(name, share) for name, share in zip(names, found.shares, strict=True))
     return ShapleyValues(shown, found.exact, found.orders)
 
 
-def _confirm(work: _Work, partitions: dict[str, Partition], verdicts: dict[str, Verdict]) -> Partition | None:
-    named = _named(partitions, verdicts)
-    if not named:
-        return None
+def _confirm(work: _Work, named: Sequence[Part]) -> Partition:
     base = work.asker.ask(State(), "confirm")
     final = work.asker.ask(State(work.every), "confirm")
-    return shares.partition(
-        "confirm", {part: work.pair(part, "confirm") for part in named}, base, final, work.options.level
-    )
+    pairs = {part: work.pair(part, "confirm") for part in named}
+    return shares.partition("confirm", pairs, base, final, work.options.level, work.options.sampled)
 
 
-def _named(partitions: dict[str, Partition], verdicts: dict[str, Verdict]) -> list[Part]:
-    """Return the parts that the verdict which says most names, and their union."""
-    if not partitions:
+def _named(partition: Partition | None, found: Verdict) -> list[Part]:
+    """Return the leading ones of the parts that a verdict names, and last the union of all of them."""
+    if partition is None:
         return []
-    leading = verdict.overall(verdicts)
-    by_name = {s.part.name: s.part for s in partitions[leading].shares}
-    parts = [by_name[name] for name in verdicts[leading].parts][:_CONFIRMED_PARTS]
-    return [*parts, together(parts)] if len(parts) > 1 else parts
+    by_name = {s.part.name: s.part for s in partition.shares}
+    parts = [by_name[name] for name in found.parts]
+    return [*parts[:_CONFIRMED_PARTS], together(parts)] if len(parts) > 1 else parts
 
 
 def together(parts: Sequence[Part]) -> Part:
@@ -313,21 +367,49 @@ def together(parts: Sequence[Part]) -> Part:
 
 
 def checked(found: Verdict, confirmed: Partition | None, notes: list[str]) -> Verdict:
-    """Return the verdict, or `too noisy` if fresh prompts do not show it again."""
-    if confirmed is None or not confirmed.shares:
+    """Return the verdict with the figures of fresh prompts, or a weaker one if those do not show it again.
+
+    Args:
+        found: the verdict on the prompts of `choose`.
+        confirmed: the named parts on those of `confirm`, their union last; None if they were not measured there.
+        notes: what was lost is noted here.
+    """
+    if not found.parts:
         return found
+    beside = f"{found.beside} (on the prompts of `choose` alone)" if found.beside else ""
+    if confirmed is None:
+        return replace(found, beside=beside, confirmed=False)
     single = [s for s in confirmed.shares if s.part.name in found.parts]
-    whole = confirmed.shares[-1]
+    whole = confirmed.shares[-1].share
     holds = {
-        "localised": whole.share.low > verdict.SURELY,
-        "redundant": all(s.kept.low > verdict.SURELY for s in single),
-        "joint": all(s.lost.low > verdict.SURELY for s in single),
+        "localised": verdict.surely_most(whole),
+        "redundant": all(s.kept.low > verdict.SURELY and verdict.small(s.lost) for s in single),
+        "joint": all(s.lost.low > verdict.SURELY and verdict.small(s.kept) for s in single),
         "harmful": all(s.lost.value < 0 for s in single) and min(s.lost.high for s in single) < 0,
-    }.get(found.word, True)
+    }[found.word]
     if holds:
-        return found
+        return replace(found, text=_confirmed_text(found, single, whole), beside=beside, confirmed=True)
     notes.append(f"on the prompts of `choose` the verdict was {found.word} ({found.text}); on those of `confirm` not")
+    if found.word == "localised" and whole.value < verdict.MOST:
+        seen = f"{verdict.holding(found.parts)} {_shown(whole)} on fresh prompts"
+        return Verdict("distributed", (), f"no part, and no few parts, surely hold most of the gain: {seen}")
     return Verdict("too noisy", (), "what the prompts of `choose` name does not show again on those of `confirm`")
+
+
+def _confirmed_text(found: Verdict, single: Sequence[shares.PartShare], whole: Interval) -> str:
+    """Return a verdict's sentence with the figures of prompts that took no part in naming the parts."""
+    if found.word == "localised":
+        return f"{verdict.holding(found.parts)} {_shown(whole)} of the gain on fresh prompts"
+    if found.word == "harmful":
+        worst = min((s.lost for s in single), key=lambda lost: lost.value)
+        better = Interval(-worst.value, -worst.high, -worst.low, worst.level)
+        what = f"without the change of {verdict.listed(found.parts)} accuracy is higher"
+        return f"{what}, on fresh prompts by up to {_shown(better)} of the gain"
+    return f"{found.text}, on fresh prompts too"
+
+
+def _shown(interval: Interval) -> str:
+    return f"{interval.value:.2f} ({interval.low:.2f} to {interval.high:.2f})"
 
 
 def _truncation(work: _Work) -> tuple[Truncation, ...]:
@@ -342,14 +424,13 @@ def _truncation(work: _Work) -> tuple[Truncation, ...]:
             raise
         work.notes.append(f"truncation: stopped at rank {measured[-1][0]}, the allowance was spent")
     outcomes = [o for _, o in measured]
-    accuracies = shares.of_accuracies(outcomes, work.options.level)
-    kept = shares.of_gain(outcomes, work.base, work.final, work.options.level)
+    accuracies = shares.of_accuracies(outcomes, work.options.level, work.options.sampled)
+    kept = shares.of_gain(outcomes, work.base, work.final, work.options.level, work.options.sampled)
     return tuple(Truncation(rank, a, k) for (rank, _), a, k in zip(measured, accuracies, kept, strict=True))
 
 
-def _nulls(work: _Work, partitions: dict[str, Partition], verdicts: dict[str, Verdict]) -> tuple[Null, ...]:
+def _nulls(work: _Work, named: Sequence[Part]) -> tuple[Null, ...]:
     states = [("the whole change", work.every)]
-    named = _named(partitions, verdicts)
     if named:
         states.append((f"{named[-1].name} alone", named[-1].tensors))
     asked = [
@@ -360,8 +441,8 @@ def _nulls(work: _Work, partitions: dict[str, Partition], verdicts: dict[str, Ve
     if not asked:
         return ()
     outcomes = [o for _, o in asked]
-    accuracies = shares.of_accuracies(outcomes, work.options.level)
-    kept = shares.of_gain(outcomes, work.base, work.final, work.options.level)
+    accuracies = shares.of_accuracies(outcomes, work.options.level, work.options.sampled)
+    kept = shares.of_gain(outcomes, work.base, work.final, work.options.level, work.options.sampled)
     return tuple(Null(what, a, k) for (what, _), a, k in zip(asked, accuracies, kept, strict=True))
 
 

@@ -64,13 +64,19 @@ def layer_places(infos: Iterable[TensorInfo]) -> list[tuple[str, int]]:
 
 
 def block(infos: Iterable[TensorInfo], places: Sequence[tuple[str, int]]) -> Part:
-    """Return the linear weights of some adjacent layers as one part."""
+    """Return the linear weights of some adjacent layers as one part.
+
+    Of a model with more than one list of layers, such as an encoder and a decoder, the name says in which they are.
+    """
+    infos = list(infos)
     inside = set(places)
     members = frozenset(info.name for info in infos if target(info) and (info.stack, info.layer) in inside)
     stack, first = places[0]
     last = places[-1][1]
     one = len(places) == 1
     name = f"layer {first}" if one else f"layers {first}-{last}"
+    if len({info.stack for info in infos if target(info)}) > 1:
+        name += f" of {stack}"
     indices = tuple(index for _, index in places)
     return Part(name, "layer" if one else "layers", members, indices, stack)
 

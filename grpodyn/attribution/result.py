@@ -87,11 +87,13 @@ class VerdictResult(_Model):
     parts: tuple[str, ...]
     text: str
     beside: str = ""
+    confirmed: bool | None = None
+    """Whether fresh prompts showed the named parts again; None where no part is named, and in files from before."""
 
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
         """Return a verdict as the file keeps it."""
-        return cls(word=verdict.word, parts=verdict.parts, text=verdict.text, beside=verdict.beside)
+        return cls(**{name: getattr(verdict, name) for name in ("word", "parts", "text", "beside", "confirmed")})
 
 
 class TruncationResult(_Model):

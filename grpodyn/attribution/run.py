@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from grpodyn.attribution import result
 from grpodyn.attribution.asking import Asker, Outcomes, OutOfEvaluations, Split
 from grpodyn.attribution.changes import Forms, scan
-from grpodyn.attribution.evaluators import Evaluator
+from grpodyn.attribution.evaluators import Evaluator, ExactAnswers
 from grpodyn.attribution.investigate import Options, investigate, planned_evaluations
 from grpodyn.attribution.memory import FILE as CACHE
 from grpodyn.attribution.memory import OutcomeFile
@@ -81,6 +81,7 @@ def attribute(
         MissingDataError: nothing was changed.
         UsageError: `most` does not allow even the base and the trained weights.
     """
+    options = replace(options, sampled=not isinstance(evaluator, ExactAnswers))
     seen = watcher if watcher is not None else Watcher()
     if most is not None and most < 2:
         raise UsageError(f"--max-evaluations {most}: the base and the trained weights alone are 2")

@@ -38,10 +38,24 @@ def evaluations(players: int, orders: int) -> int:
     >>> evaluations(4, 10), evaluations(8, 10)
     (16, 72)
     """
-    return 2**players if players <= EXACT_UP_TO else 2 + orders * (players - 1)
+    return 2**players if players <= EXACT_UP_TO else 2 + _taken(orders) * (players - 1)
 
 
-def shapley(players: int, worth: Worth, level: float, orders: int, seed: int) -> Values:
+def unknown(players: int, orders: int) -> int:
+    """Return how many at most, if no player, each but one alone, all but each of these, and all are known.
+
+    >>> unknown(4, 10), unknown(8, 10)
+    (8, 52)
+    """
+    # Alone and all others of all players but one, none and all: 2 · players.
+    if players <= EXACT_UP_TO:
+        return int(2**players) - 2 * players
+    # An order ends with one alone, ..., all but one, all: of these the first and the last but one are known, except for
+    # the one player of which neither is.
+    return 2 + _taken(orders) * (players - 3)
+
+
+def shapley(players: int, worth: Worth, level: float, orders: int, seed: int, sampled: bool = False) -> Values:
     """Return the Shapley values: exact up to 6 players, from sampled orders above.
 
     φ_p = Σ_S |S|!(P−|S|−1)!/P! · (v(S ∪ p) − v(S)), which add up to the whole gain.
@@ -52,6 +66,7 @@ def shapley(players: int, worth: Worth, level: float, orders: int, seed: int) ->
         level: joint confidence.
         orders: sampled orders above 6 players, taken in pairs of an order and its reverse.
         seed: of the sampling.
+        sampled: whether outcomes come from samples, as in `simultaneous.means`.
 
     Reference:
         Shapley (1953); orders in pairs: Mitchell et al., JMLR 23 (2022) 43.
@@ -59,7 +74,7 @@ def shapley(players: int, worth: Worth, level: float, orders: int, seed: int) ->
     gain = worth(frozenset(range(players))) - worth(frozenset())
     if players <= EXACT_UP_TO:
         values = np.column_stack([_exact(p, players, worth) for p in range(players)])
-        found = simultaneous.ratios(values, gain, level)
+        found = simultaneous.ratios(values, gain, level, sampled=sampled)
         return Values(tuple(found.interval(p) for p in range(players)), True, math.factorial(players))
     chosen = _orders(players, orders, seed)
     marginals = np.stack([_marginals(order, worth) for order in chosen])
@@ -77,10 +92,15 @@ def _exact(player: int, players: int, worth: Worth) -> Floats:
     return total
 
 
+def _taken(orders: int) -> int:
+    """Return how many orders are taken: whole pairs, and no fewer than two."""
+    return 2 * max(2, orders // 2)
+
+
 def _orders(players: int, orders: int, seed: int) -> list[Sequence[int]]:
     rng = np.random.default_rng(seed)
     found: list[Sequence[int]] = []
-    for _ in range(max(2, orders // 2)):
+    for _ in range(_taken(orders) // 2):
         order = [int(p) for p in rng.permutation(players)]
         found += [order, order[::-1]]
     return found

@@ -58,13 +58,15 @@ def partition(
     base: Outcomes,
     final: Outcomes,
     level: float,
+    sampled: bool = False,
 ) -> Partition:
     """Return the shares of all parts; all intervals of shares (and all of accuracies) hold at once with `level`."""
     parts = list(pairs)
     keep = np.column_stack([pairs[part].keep_only.value for part in parts])
     put = np.column_stack([pairs[part].put_back.value for part in parts])
-    accuracies = simultaneous.means(np.hstack([keep, put]), level)
-    shares = simultaneous.ratios(_effects(keep, put, base, final), final.value - base.value, level)
+    accuracies = simultaneous.means(np.hstack([keep, put]), level, sampled=sampled)
+    columns = _effects(keep, put, base, final)
+    shares = simultaneous.ratios(columns, final.value - base.value, level, sampled=sampled)
     n = len(parts)
     found = tuple(
         PartShare(
@@ -80,9 +82,9 @@ def partition(
     return Partition(name, found, shares.interval(3 * n), shares.interval(3 * n + 1))
 
 
-def gain(base: Outcomes, final: Outcomes, level: float) -> Interval:
+def gain(base: Outcomes, final: Outcomes, level: float, sampled: bool = False) -> Interval:
     """Return the mean of trained − base over prompts."""
-    return simultaneous.means((final.value - base.value)[:, None], level).interval(0)
+    return simultaneous.means((final.value - base.value)[:, None], level, sampled=sampled).interval(0)
 
 
 def _effects(keep: Floats, put: Floats, base: Outcomes, final: Outcomes) -> Floats:
@@ -93,14 +95,16 @@ def _effects(keep: Floats, put: Floats, base: Outcomes, final: Outcomes) -> Floa
     return np.hstack([kept, lost, (kept + lost) / 2, *(column[:, None] for column in sums)])
 
 
-def of_accuracies(outcomes: Sequence[Outcomes], level: float) -> list[Interval]:
+def of_accuracies(outcomes: Sequence[Outcomes], level: float, sampled: bool = False) -> list[Interval]:
     """Return the accuracies of some states, with intervals that hold at once."""
-    found = simultaneous.means(np.column_stack([o.value for o in outcomes]), level)
+    found = simultaneous.means(np.column_stack([o.value for o in outcomes]), level, sampled=sampled)
     return [found.interval(i) for i in range(len(outcomes))]
 
 
-def of_gain(outcomes: Sequence[Outcomes], base: Outcomes, final: Outcomes, level: float) -> list[Interval]:
+def of_gain(
+    outcomes: Sequence[Outcomes], base: Outcomes, final: Outcomes, level: float, sampled: bool = False
+) -> list[Interval]:
     """Return which share of the gain each state has, with intervals that hold at once."""
     kept = np.column_stack([o.value - base.value for o in outcomes])
-    found = simultaneous.ratios(kept, final.value - base.value, level)
+    found = simultaneous.ratios(kept, final.value - base.value, level, sampled=sampled)
     return [found.interval(i) for i in range(len(outcomes))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -15,6 +15,9 @@ from grpodyn.statistics.interval import check_level
 
 Floats = NDArray[np.float64]
 _DRAWS = 2000
+_NO_SPREAD = 1e-12
+_RULE_OF_THREE = 3.0
+"""What is not seen in n draws has, with 95 %, a probability below 3/n."""
 
 
 @dataclass(frozen=True)
@@ -28,26 +31,34 @@ class Estimates:
     critical: float
     """Half-widths of the simultaneous intervals, in standard errors."""
     level: float
+    least: Floats | None = None
+    """(m,) half-widths below which no interval goes; None for none."""
 
     def interval(self, index: int) -> Interval:
         """Return one of the simultaneous intervals."""
         value, half = float(self.values[index]), float(self.critical * self.errors[index])
+        if self.least is not None:
+            half = max(half, float(self.least[index]))
         return Interval(value, value - half, value + half, self.level)
 
 
-def means(outcomes: Floats, level: float, seed: int = 0) -> Estimates:
+def means(outcomes: Floats, level: float, seed: int = 0, sampled: bool = False) -> Estimates:
     """Return the means of the columns, with intervals that cover all true means at once with probability `level`.
 
     Args:
         outcomes: (n, m), a row is a prompt.
         level: joint confidence.
         seed: of the bootstrap.
+        sampled: whether outcomes come from samples. A column without any spread is then no certainty: a prompt on which
+            it differs may have been missed, and its bounds are ±3/n (the rule of three). Exact probabilities that are
+            all alike are alike.
     """
     values = outcomes.mean(axis=0)
-    return estimates(values, outcomes - values, level, seed)
+    found = estimates(values, outcomes - values, level, seed)
+    return replace(found, least=_unseen(outcomes)) if sampled else found
 
 
-def ratios(numerators: Floats, denominator: Floats, level: float, seed: int = 0) -> Estimates:
+def ratios(numerators: Floats, denominator: Floats, level: float, seed: int = 0, sampled: bool = False) -> Estimates:
     """Return mean(a_j) / mean(g) of each column with simultaneous intervals.
 
     By the delta method: the ratio's influence of prompt i is (a_ij − ρ_j·g_i) / mean(g). It needs a mean of g that is
@@ -58,13 +69,15 @@ def ratios(numerators: Floats, denominator: Floats, level: float, seed: int = 0)
         denominator: (n,)
         level: joint confidence.
         seed: of the bootstrap.
+        sampled: as for `means`.
     """
     whole = float(denominator.mean())
     if whole == 0:
         unknown = np.full(numerators.shape[1], np.nan)
         return Estimates(unknown, unknown, float("nan"), level)
     values = numerators.mean(axis=0) / whole
-    return estimates(values, (numerators - denominator[:, None] * values) / whole, level, seed)
+    found = estimates(values, (numerators - denominator[:, None] * values) / whole, level, seed)
+    return replace(found, least=_unseen(numerators) / abs(whole)) if sampled else found
 
 
 def estimates(values: Floats, influence: Floats, level: float, seed: int = 0) -> Estimates:
@@ -96,6 +109,13 @@ def critical_value(influence: Floats, level: float, seed: int = 0) -> float:
     # The same tail probability under t, as standard errors are estimated.
     tail = float(norm.sf(quantile))
     return float(student.isf(tail, n - 1))
+
+
+def _unseen(outcomes: Floats) -> Floats:
+    """Return 3/n for columns whose rows are all alike, else 0."""
+    still = np.ptp(outcomes, axis=0) <= _NO_SPREAD
+    found: Floats = np.where(still, _RULE_OF_THREE / outcomes.shape[0], 0.0)
+    return found
 
 
 @lru_cache(maxsize=4)

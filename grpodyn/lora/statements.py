@@ -28,7 +28,8 @@ def of_patch_test(stored: Stored) -> list[Evidence]:
         )
     ]
     ranked = sorted(found.of_partition(found.leading), key=lambda part: -abs(part.share.value))
-    lines += [_part(part) for part in ranked[:_SHOWN]]
+    fresh = {part.part: part for part in found.confirm}
+    lines += [_part(fresh.get(part.part, part), part.part in fresh) for part in ranked[:_SHOWN]]
     for sums in found.partitions:
         lines.append(
             Evidence(
@@ -91,12 +92,14 @@ def smallest_difference(stored: Stored | None, ablation: Ablation | None) -> str
     return "none: movement has no error bar, and no size of it is known to matter for the reward"
 
 
-def _part(part: PartResult) -> Evidence:
+def _part(part: PartResult, is_fresh: bool) -> Evidence:
+    """Return what one part holds; one that was chosen by its figures is shown with those of fresh prompts."""
     reach = "" if part.is_target else " (not a LoRA target)"
+    source = ", on prompts that took no part in choosing it" if is_fresh else ""
     return Evidence(
         f"{part.part}{reach} alone keeps {part.kept.value:.2f} of the gain ({part.kept.low:.2f} to "
         f"{part.kept.high:.2f}); "
-        f"putting it back costs {part.lost.value:.2f} ({part.lost.low:.2f} to {part.lost.high:.2f})",
+        f"putting it back costs {part.lost.value:.2f} ({part.lost.low:.2f} to {part.lost.high:.2f}){source}",
         f"put_back_{part.part}",
         part.lost.value,
         part.lost.low,

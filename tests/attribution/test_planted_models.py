@@ -23,15 +23,15 @@ def found(base: Path, final: Path, heldout: Path, out: Path, **options: Any) -> 
 
 def test_one_layer_carries_it(planting: Any, heldout: Path, tmp_path: Path) -> None:
     change = planting.plant(4, [({}, STRONG * planting.towards_answer)])
-    final = planting.save(tmp_path / "final", change)
+    final = planting.save(tmp_path / "final", {**small_changes(planting, (4,), seed=4), **change})
     result = found(planting.folder, final, heldout, tmp_path / "out", ranks=(1, 2))
     assert result.final.value > result.base.value + 0.5
     assert (result.verdict, result.reading.parts) == ("localised", ("layer 4",))
+    # Down and gate projections were changed: to name one of the two types says something.
     assert result.verdicts["modules"].parts == ("down_proj",)
-    (layer,) = result.layers
-    assert layer.kept.value == pytest.approx(1.0)
-    # Only one tensor was changed: that part is all of the change.
-    assert len(result.layers) == 1
+    layer = next(part for part in result.layers if part.part == "layer 4")
+    assert layer.kept.value == pytest.approx(1.0, abs=0.1)
+    assert len(result.layers) == 12
     assert result.truncation[-1].kept.value > 0.9
     # In random directions, the same change does nothing of the kind.
     assert result.null[0]["kept"].value < 0.3
@@ -84,6 +84,13 @@ def test_outside_of_loras_reach(planting: Any, heldout: Path, tmp_path: Path) ->
     result = found(planting.folder, final, heldout, tmp_path / "out")
     assert (result.verdict, result.reading.parts) == ("localised", ("embeddings",))
     assert [part.part for part in result.layers if not part.is_target] == ["embeddings"]
+
+
+def test_of_one_changed_tensor_there_is_no_place(planting: Any, heldout: Path, tmp_path: Path) -> None:
+    final = planting.save(tmp_path / "final", planting.plant(4, [({}, STRONG * planting.towards_answer)]))
+    result = found(planting.folder, final, heldout, tmp_path / "out")
+    assert (result.verdict, result.reading.parts) == ("distributed", ())
+    assert "all that has changed is layer 4" in result.reading.text
 
 
 def test_no_gain_at_all(planting: Any, heldout: Path, tmp_path: Path) -> None:

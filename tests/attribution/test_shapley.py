@@ -92,3 +92,16 @@ def test_the_count_of_evaluations_is_what_is_said() -> None:
         assert len(asked) <= shapley.evaluations(players, 6)
         if players <= 6:
             assert len(asked) == 2**players
+
+
+@pytest.mark.parametrize(("players", "orders"), [(3, 6), (4, 20), (6, 20), (7, 2), (7, 5), (8, 20)])
+def test_what_the_tests_of_the_parts_have_told_is_counted_once(players: int, orders: int) -> None:
+    """Each leading part alone and put back, none and all are known; of the last player, all others, neither."""
+    every = frozenset(range(players))
+    known = {frozenset(), every} | {c for p in range(players - 1) for c in (frozenset({p}), every - {p})}
+    for seed in range(20):
+        asked: set[Coalition] = set()
+        shapley.shapley(players, noting(asked), 0.95, orders=orders, seed=seed)
+        assert len(asked - known) <= shapley.unknown(players, orders)
+        if players <= 6:
+            assert len(asked - known) == shapley.unknown(players, orders) == 2**players - 2 * players

@@ -54,6 +54,21 @@ def test_no_gain_gives_no_shares() -> None:
     assert np.isnan(nothing.values).all()
 
 
+def test_no_spread_in_samples_is_no_certainty() -> None:
+    # Of 20 prompts none differs: a difference on one of seven may have been missed, 3/20 = .15.
+    nothing = np.zeros((20, 1))
+    assert simultaneous.means(nothing, 0.95, sampled=True).interval(0) == simultaneous.Interval(0.0, -0.15, 0.15, 0.95)
+    # Of exact probabilities that are all alike there is nothing that could have been missed.
+    assert simultaneous.means(nothing, 0.95).interval(0) == simultaneous.Interval(0.0, 0.0, 0.0, 0.95)
+    # In shares of a gain of .5, 3/20 is .3; a column that has a spread keeps its own interval.
+    gain = np.tile([0.4, 0.6], 10)
+    still, moving = (
+        simultaneous.ratios(np.column_stack([np.zeros(20), gain**2]), gain, 0.95, sampled=s) for s in (1, 0)
+    )
+    assert still.interval(0).high == pytest.approx(0.3)
+    assert still.interval(1) == moving.interval(1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("prompts", "samples"), [(200, None), (400, 4)])
 def test_all_shares_are_covered_at_once_as_often_as_stated(prompts: int, samples: int | None) -> None:

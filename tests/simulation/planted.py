@@ -8,10 +8,11 @@ knows nothing of that method.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -37,6 +38,17 @@ def in_layer(name: str, layer: int) -> bool:
     return name.startswith(f"model.layers.{layer}.") and "_proj." in name
 
 
+@lru_cache(maxsize=1000)
+def _members(every: tuple[str, ...], kind: str, which: int | str = "") -> frozenset[str]:
+    """The tensors of one place; looked up thousands of times for each model."""
+    inside: dict[str, Callable[[str], bool]] = {
+        "layer": lambda name: in_layer(name, int(which)),
+        "embedding": lambda name: name.startswith("model.embed_tokens"),
+        "module": lambda name: f".{which}." in name,
+    }
+    return frozenset(name for name in every if inside[kind](name))
+
+
 @dataclass(frozen=True)
 class Presence:
     """Which share of each place carries its change, 0 to 1."""
@@ -46,19 +58,18 @@ class Presence:
 
     def layer(self, layer: int) -> float:
         """Of a layer's linear weights."""
-        return self._share(lambda name: in_layer(name, layer))
+        return self._share(_members(self.every, "layer", layer))
 
     def embedding(self) -> float:
         """Of the input embedding."""
-        return self._share(lambda name: name.startswith("model.embed_tokens"))
+        return self._share(_members(self.every, "embedding"))
 
     def module(self, leaf: str) -> float:
         """Of all weights of one module type."""
-        return self._share(lambda name: f".{leaf}." in name)
+        return self._share(_members(self.every, "module", leaf))
 
-    def _share(self, inside: Callable[[str], bool]) -> float:
-        members = [name for name in self.every if inside(name)]
-        return sum(name in self.names for name in members) / len(members)
+    def _share(self, members: frozenset[str]) -> float:
+        return len(members & self.names) / len(members)
 
 
 Response = Callable[[Presence], float]
@@ -125,6 +136,28 @@ def _everywhere(rng: np.random.Generator, layers: int) -> tuple[Response, Truth]
     return lambda has: sum(float(w) * has.layer(i) for i, w in enumerate(weight)), Truth("distributed")
 
 
+def _two_halves(rng: np.random.Generator, layers: int) -> tuple[Response, Truth]:
+    a, b = _two(rng, layers)
+    return lambda has: 0.6 * has.layer(a) + 0.4 * has.layer(b), Truth("localised", (a, b))
+
+
+def _present(has: Presence, layers: int) -> float:
+    """Share of all layers, whichever they are."""
+    return sum(has.layer(layer) for layer in range(layers)) / layers
+
+
+def _all_needed(rng: np.random.Generator, layers: int) -> tuple[Response, Truth]:
+    """Convex: how many layers are changed counts, and the last ones count most."""
+    power = float(rng.uniform(6.0, 10.0))
+    return lambda has: _present(has, layers) ** power, Truth("distributed")
+
+
+def _any_will_do(rng: np.random.Generator, layers: int) -> tuple[Response, Truth]:
+    """Concave: how many layers are changed counts, and the first ones count most."""
+    rate = float(rng.uniform(6.0, 10.0))
+    return lambda has: math.expm1(-rate * _present(has, layers)) / math.expm1(-rate), Truth("distributed")
+
+
 SCENARIOS = (
     Scenario("one part carries it", _one_part),
     Scenario("two parts, each sufficient", _each_sufficient),
@@ -133,6 +166,9 @@ SCENARIOS = (
     Scenario("one part outside LoRA's reach", _out_of_reach),
     Scenario("none", _nothing, gain=0.0),
     Scenario("every layer a little", _everywhere),
+    Scenario("two parts that add up", _two_halves),
+    Scenario("every layer, each needs the others", _all_needed),
+    Scenario("every layer, each stands in for others", _any_will_do),
 )
 
 

@@ -72,6 +72,28 @@ def test_without_the_suppressor_more_is_gained() -> None:
     assert mean(m, frozenset(m.every) - layers[m.truth.layers[0]]) > final + 0.02
 
 
+@pytest.mark.parametrize(
+    ("name", "first_ten"),
+    # Half to the power of 6 to 10 is at most 1/64; 1 − e^(−6/2) is .95.
+    [("every layer, each needs the others", (0.0, 1 / 64)), ("every layer, each stands in for others", (0.95, 1.0))],
+)
+def test_of_layers_that_are_all_alike_only_their_number_counts(name: str, first_ten: tuple[float, float]) -> None:
+    m = model(name, 4, layers=20)
+    layers, base, final = parts(m)
+    first, last = (frozenset().union(*(layers[i] for i in some)) for some in (range(10), range(10, 20)))
+    assert mean(m, first) == mean(m, last)
+    low, high = first_ten
+    assert low <= (mean(m, first) - base) / (final - base) <= high
+    assert m.truth.layers == ()
+
+
+def test_two_parts_that_add_up() -> None:
+    m = model("two parts that add up")
+    layers, base, final = parts(m)
+    a, b = ((mean(m, layers[at]) - base) / (final - base) for at in m.truth.layers)
+    assert (a, b) == pytest.approx((0.6, 0.4))
+
+
 def test_out_of_reach_and_none() -> None:
     m = model("one part outside LoRA's reach")
     _, base, final = parts(m)
