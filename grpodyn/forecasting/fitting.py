@@ -88,5 +88,6 @@ def fit(series: RewardSeries, epsilon: float | None = None, seed: int = 0) -> Fi
         turns,
         oscillates=len(clearly.turns) > 1,
         fell=went.direction < 0,
-        fell_clearly=clearly.direction < 0,
+        # What has risen again since, be it by less, has not gone down last.
+        fell_clearly=went.direction < 0 and clearly.direction < 0,
     )

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from grpodyn.errors import UsageError
+from grpodyn.forecasting.course import CLEAR_ERRORS, course
 from grpodyn.forecasting.curves import foretold
 from grpodyn.forecasting.forecast import LEAST_POINTS, fit, forecast
+from grpodyn.forecasting.noise import observe
 from grpodyn.series import Broken, RewardSeries, series_from_rows
 
 SeriesOf = Callable[..., RewardSeries]
@@ -237,3 +239,15 @@ def test_without_a_trend_the_end_is_said_to_be_the_level() -> None:
     assert max(ahead.value) == pytest.approx(0.0, abs=0.01)
     # The band is as wide as it is.
     assert ahead.high[-1] == pytest.approx(result.final.high, abs=0.05)
+
+
+def test_what_has_risen_again_has_not_fallen() -> None:
+    # From .5 down to .2, and up again by .12: the fall is beyond doubt, the rise after it is more than noise.
+    value = np.concatenate([np.full(30, 0.5), np.full(20, 0.2), np.full(30, 0.32)]) + noise(80, 0.03, 5)
+    series = RewardSeries("reward", np.arange(1, 81), value, max_steps=100)
+    found = fit(series)
+    assert found is not None
+    points = observe(series.position, value, None)
+    assert course(points.y, points.scale, found.epsilon, CLEAR_ERRORS).direction < 0
+    assert not found.fell
+    assert not found.fell_clearly
