@@ -16,7 +16,7 @@ SINGLE_UP_TO = 12
 START_BLOCKS = 4
 BEAM = 3
 """Blocks that are halved in one round."""
-OPENS_FROM = 1.5
+OPENS_FROM = 1.25
 """A block is halved if its effect is so many times an equal share of the gain by its number of layers …"""
 HARM_ERRORS = 2.5
 """… or if accuracy rises without it by so many standard errors."""

@@ -106,6 +106,12 @@ def test_of_a_deep_model_only_tens_of_evaluations() -> None:
     assert {1, 8} <= sizes
 
 
+def test_a_block_that_holds_somewhat_more_than_its_share_is_opened() -> None:
+    # Eight of 32 layers have an equal share of .25; the part that holds .4 is found though others take .04 off it.
+    one = model("two parts that add up", 1, layers=32)
+    assert bench.right(one, bench.attribute(one, 300))
+
+
 @pytest.mark.parametrize("layers", [6, 13, *(pytest.param(n, marks=pytest.mark.slow) for n in (12, 28, 64))])
 @pytest.mark.parametrize(
     "name",
