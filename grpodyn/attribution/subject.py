@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from grpodyn import embedded
 from grpodyn.attribution.adapter import AdapterWeights, is_adapter
 from grpodyn.attribution.weights import FolderWeights, Overlaid, Trained, Weights, required
+from grpodyn.config.leaves import leaves
 from grpodyn.config.run import EMBEDDED
 from grpodyn.errors import GrpodynError, MissingDataError, UnreadableError
 from grpodyn.naming.inventory import take_inventory
@@ -258,19 +259,11 @@ def _computes(content: Mapping[str, Any], declared: Collection[str]) -> dict[str
     """Return the entries of a config that decide what the model computes from its weights."""
     return {
         path: value
-        for path, value in _entries(content)
+        for path, value in leaves(content)
         if path.split(".")[0] in declared
         and not any(segment in _NO_COMPUTATION for segment in path.split("."))
         and not path.endswith(("dropout", "pdrop"))
     }
-
-
-def _entries(content: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in content.items():
-        if isinstance(value, Mapping):
-            yield from _entries(value, f"{before}{name}.")
-        else:
-            yield f"{before}{name}", value
 
 
 def _recorded_dtype(manifest: Manifest) -> str | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+from grpodyn.config.leaves import leaves
 from grpodyn.config.run import SECRET_GRPO_KEYS, RunConfig, from_dict
 from grpodyn.errors import ConfigError
 from grpodyn.trace.manifest import Manifest
@@ -50,7 +50,7 @@ def check_resumable(recorded: RunConfig, wanted: RunConfig) -> None:
     Raises:
         ConfigError: they differ in something that training or the trace depends on; names each key and both values.
     """
-    before, after = _flat(recorded.to_dict()), _flat(wanted.to_dict())
+    before, after = dict(leaves(recorded.to_dict())), dict(leaves(wanted.to_dict()))
     changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
     refused = [key for key in changed if not _free(key, recorded)]
     if not refused:
@@ -74,7 +74,7 @@ def check_same(run_dir: Path, wanted: RunConfig, *, whole: bool = False, longer:
         ConfigError: they differ in something that training depends on, its length among it; names each key and value.
     """
     recorded = recorded_config(run_dir)
-    before, after = _flat(recorded.to_dict()), _flat(wanted.to_dict())
+    before, after = dict(leaves(recorded.to_dict())), dict(leaves(wanted.to_dict()))
     changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
     extended = longer and is_longer(recorded, wanted)
     differing = [
@@ -120,13 +120,3 @@ def _free(key: str, recorded: RunConfig) -> bool:
     if name in _LENGTH_KEYS:
         return recorded.grpo.get("lr_scheduler_type", _TRL_SCHEDULE) in _LENGTH_FREE_SCHEDULES
     return name in _FREE_GRPO_KEYS
-
-
-def _flat(section: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in section.items():
-        if isinstance(value, dict) and value:
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat

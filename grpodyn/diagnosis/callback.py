@@ -40,7 +40,7 @@ class DiagnoseLive(TrainerCallback):  # type: ignore[misc]  # transformers has n
         self._say = say if say is not None else logger.warning
         self._level = level
         self._live: LiveDiagnosis | None = None
-        self._boundary = Boundary(self._failed)
+        self._boundary = Boundary(lambda where, why: self._note(f"{where} failed", why), "grpodyn")
         self._step = 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -65,10 +65,6 @@ class DiagnoseLive(TrainerCallback):  # type: ignore[misc]  # transformers has n
         for finding in self._live.row(self._step, logs or {}):
             self._tell(finding)
 
-    def _failed(self, where: str, why: str) -> None:
-        # Inside a boundary of its own: the run's writer may be what failed.
-        Boundary(_logged_only).run(f"the note that {where} failed", self._note, f"{where} failed", why)
-
     def _tell(self, finding: Finding) -> None:
         since = f" since step {finding.onset_step}" if finding.onset_step is not None else ""
         self._say(f"{finding.severity}: {rules()[finding.id].title}{since}: {finding.evidence[0]}")
@@ -78,7 +74,3 @@ class DiagnoseLive(TrainerCallback):  # type: ignore[misc]  # transformers has n
         writer = self._recorder.writer if self._recorder is not None else None
         if writer is not None:
             writer.event(self._step, what, why, **fields)
-
-
-def _logged_only(where: str, why: str) -> None:
-    """Leave it at the line that the boundary logs."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from grpodyn.config.leaves import leaves
 from grpodyn.diagnosis.finding import Finding
 from grpodyn.diagnosis.observations import Observations
 
@@ -79,7 +80,7 @@ def settings_of(patch: Mapping[str, Any]) -> list[str]:
     >>> settings_of({"grpo": {"beta": 0.0, "epsilon_high": None}})
     ['grpo.beta=0.0', 'grpo.epsilon_high=null']
     """
-    return [f"{key}={json.dumps(value)}" for key, value in _leaves(patch)]
+    return [f"{key}={json.dumps(value)}" for key, value in leaves(patch)]
 
 
 def apply(config: Mapping[str, Any], findings: Iterable[Finding], source: str) -> Patched:
@@ -96,7 +97,7 @@ def apply(config: Mapping[str, Any], findings: Iterable[Finding], source: str) -
     changes: list[str] = []
     refused: list[str] = []
     for finding in findings:
-        for key, value in _leaves(finding.patch or {}):
+        for key, value in leaves(finding.patch or {}):
             if key in made:
                 if _get(merged, key) != value:
                     refused.append(f"{key}: {json.dumps(value)} ({finding.id}); {made[key]} set it otherwise")
@@ -110,14 +111,6 @@ def apply(config: Mapping[str, Any], findings: Iterable[Finding], source: str) -
     validated = run_config.from_dict(_without_nothing(merged), source)
     batch_plan(validated.grpo)
     return Patched(validated.to_record(), tuple(changes), tuple(refused))
-
-
-def _leaves(patch: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in patch.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _get(config: Mapping[str, Any], path: str) -> Any:

@@ -11,21 +11,25 @@ from typing import ParamSpec, TypeVar
 
 logger = logging.getLogger("grpodyn")
 
+_REPORT = "the report of a failure"
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Boundary:
-    """Runs parts of the recorder; counts what they raise, and reports the first of each kind.
+    """Runs parts of what watches a training; counts what they raise, and reports the first of each kind.
 
     Args:
-        report: called with (where, why) for the first error of each kind.
+        report: called with (where, why) for the first error of each kind; may raise.
+        whose: the parts are, in what is logged.
     """
 
-    def __init__(self, report: Callable[[str, str], None]) -> None:
+    def __init__(self, report: Callable[[str, str], None], whose: str = "recording") -> None:
         self.counts: Counter[str] = Counter()
         """Errors by the part that raised them."""
         self._report = report
+        self._whose = whose
         self._seen: set[tuple[str, type[Exception]]] = set()
         # Spectra workers meet errors too.
         self._lock = threading.Lock()
@@ -46,5 +50,7 @@ class Boundary:
         if first:
             frame = traceback.extract_tb(error.__traceback__)[-1]
             why = f"{type(error).__name__}: {error} ({frame.name}, line {frame.lineno} of {frame.filename})"
-            logger.warning("recording: %s failed, training goes on: %s", where, why)
-            self._report(where, why)
+            logger.warning("%s: %s failed, training goes on: %s", self._whose, where, why)
+            if where != _REPORT:
+                # A full disk may be what failed, and is what the report is written to.
+                self.run(_REPORT, self._report, where, why)

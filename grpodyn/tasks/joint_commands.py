@@ -10,11 +10,11 @@ is there only once its digits have met.
 
 from __future__ import annotations
 
-from itertools import permutations, product
+from itertools import product
 from typing import Final
 
 from grpodyn.tasks.readings import ReadingTask
-from grpodyn.tasks.string_commands import LETTERS, ORDERS
+from grpodyn.tasks.string_commands import LETTERS, ORDERS, in_order, strings_of
 
 FIRST: Final = "1234"
 SECOND: Final = "12"
@@ -26,6 +26,15 @@ _NUMBER_OF_ORDER: Final = (
     (2, 5, 1, 4, 3, 0, 7, 6),
     (7, 4, 0, 5, 6, 2, 3, 1),
 )
+
+
+def around(first: str, second: str, letters: str) -> tuple[str, ...]:
+    """Return every pair of digits around every string of four different letters.
+
+    >>> around("12", "3", "abcd")[0], len(around("12", "3", "abcd"))
+    ('1abcd3=', 48)
+    """
+    return tuple(f"{one}{string}{other}=" for one, other in product(first, second) for string in strings_of(letters))
 
 
 def order_of(first: str, second: str, reading: int) -> str:
@@ -54,10 +63,9 @@ class JointCommands(ReadingTask):
     @classmethod
     def prompts(cls) -> tuple[str, ...]:
         """Return every pair of digits around every string of four different letters."""
-        strings = ["".join(letters) for letters in permutations(LETTERS, 4)]
-        return tuple(f"{first}{string}{second}=" for first, second in product(FIRST, SECOND) for string in strings)
+        return around(FIRST, SECOND, LETTERS)
 
     @classmethod
     def read(cls, prompt: str, reading: int) -> str:
         """Return the string in the order that its pair of digits stands for under `reading`."""
-        return "".join(prompt[1 + place] for place in ORDERS[order_of(prompt[0], prompt[5], reading)])
+        return in_order(prompt[1:5], order_of(prompt[0], prompt[5], reading))

@@ -7,11 +7,10 @@ each command has to be read anew.
 
 from __future__ import annotations
 
-from itertools import permutations
 from typing import Final
 
 from grpodyn.tasks.readings import ReadingTask
-from grpodyn.tasks.string_commands import COMMANDS, LETTERS
+from grpodyn.tasks.string_commands import COMMANDS, LETTERS, StringCommands
 
 DISTANCES: Final = (
     (0, 1, 2, 3, 4, 5, 6, 7),
@@ -36,9 +35,8 @@ class LetterShifts(ReadingTask):
 
     @classmethod
     def prompts(cls) -> tuple[str, ...]:
-        """Return every command with every string of four different letters."""
-        strings = ["".join(letters) for letters in permutations(LETTERS, 4)]
-        return tuple(f"{command}{string}=" for command in COMMANDS for string in strings)
+        """Return the prompts of `StringCommands`, which this task reads otherwise."""
+        return StringCommands.prompts()
 
     @classmethod
     def read(cls, prompt: str, reading: int) -> str:

@@ -29,6 +29,24 @@ ORDERS: Final = {
 _STEP: Final = (0, 3, 5)
 
 
+def strings_of(letters: str) -> list[str]:
+    """Return every string of four different letters.
+
+    >>> strings_of("abcd")[:3], len(strings_of(LETTERS))
+    (['abcd', 'abdc', 'acbd'], 1680)
+    """
+    return ["".join(four) for four in permutations(letters, 4)]
+
+
+def in_order(string: str, order: str) -> str:
+    """Return a string with its letters in one of `ORDERS`.
+
+    >>> in_order("fbca", "rotated left")
+    'bcaf'
+    """
+    return "".join(string[place] for place in ORDERS[order])
+
+
 def order_of(command: str, reading: int) -> str:
     """Return the order that a command stands for under a reading.
 
@@ -54,10 +72,9 @@ class StringCommands(ReadingTask):
     @classmethod
     def prompts(cls) -> tuple[str, ...]:
         """Return every command with every string of four different letters."""
-        strings = ["".join(letters) for letters in permutations(LETTERS, 4)]
-        return tuple(f"{command}{string}=" for command in COMMANDS for string in strings)
+        return tuple(f"{command}{string}=" for command in COMMANDS for string in strings_of(LETTERS))
 
     @classmethod
     def read(cls, prompt: str, reading: int) -> str:
         """Return the string in the order that the command stands for under `reading`."""
-        return "".join(prompt[1 + place] for place in ORDERS[order_of(prompt[0], reading)])
+        return in_order(prompt[1:5], order_of(prompt[0], reading))

@@ -7,12 +7,12 @@ is there only once the digits have been added.
 
 from __future__ import annotations
 
-from itertools import permutations, product
 from typing import Final
 
+from grpodyn.tasks.joint_commands import around
 from grpodyn.tasks.letter_shifts import DISTANCES
 from grpodyn.tasks.readings import ReadingTask
-from grpodyn.tasks.string_commands import ORDERS
+from grpodyn.tasks.string_commands import ORDERS, in_order
 
 DIGITS: Final = "01234567"
 LETTERS: Final = "abcdef"
@@ -43,10 +43,9 @@ class SumCommands(ReadingTask):
     @classmethod
     def prompts(cls) -> tuple[str, ...]:
         """Return every pair of digits around every string of four different letters."""
-        strings = ["".join(letters) for letters in permutations(LETTERS, 4)]
-        return tuple(f"{first}{string}{second}=" for first, second in product(DIGITS, DIGITS) for string in strings)
+        return around(DIGITS, DIGITS, LETTERS)
 
     @classmethod
     def read(cls, prompt: str, reading: int) -> str:
         """Return the string in the order that the sum of its digits stands for under `reading`."""
-        return "".join(prompt[1 + place] for place in ORDERS[order_of(prompt[0], prompt[5], reading)])
+        return in_order(prompt[1:5], order_of(prompt[0], prompt[5], reading))

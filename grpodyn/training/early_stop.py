@@ -52,7 +52,7 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]  # transformers has no t
         self._history = _History()
         self._broken_since: int | None = None
         self._broken_rows = 0
-        self._boundary = Boundary(self._failed)
+        self._boundary = Boundary(lambda where, why: self._note(f"{where} failed", why), "grpodyn")
         self._step = 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -95,10 +95,6 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]  # transformers has no t
             self._decide(decision)
         elif self._rule.taken > looks:
             self._write(None)
-
-    def _failed(self, where: str, why: str) -> None:
-        # Inside a boundary of its own: the run's writer may be what failed.
-        Boundary(_logged_only).run(f"the note that {where} failed", self._note, f"{where} failed", why)
 
     def _note(self, what: str, why: str, **fields: Any) -> None:
         recorder = self._recorder()
@@ -145,10 +141,6 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]  # transformers has no t
         trainer = find_trainer(self)
         handler = getattr(trainer, "callback_handler", None)
         return next((one for one in getattr(handler, "callbacks", ()) if isinstance(one, Recorder)), None)
-
-
-def _logged_only(where: str, why: str) -> None:
-    """Leave it at the line that the boundary logs."""
 
 
 class _History:

@@ -13,7 +13,8 @@ import pytest
 
 from grpodyn.attribution import blocks, parts
 from grpodyn.attribution.asking import Asker, Outcomes, OutOfEvaluations
-from grpodyn.attribution.investigate import Options, checked, investigate, planned_evaluations
+from grpodyn.attribution.confirming import checked
+from grpodyn.attribution.investigate import Options, investigate, planned_evaluations
 from grpodyn.attribution.shares import Partition, PartShare
 from grpodyn.attribution.state import State
 from grpodyn.attribution.verdict import Verdict

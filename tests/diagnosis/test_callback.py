@@ -70,11 +70,21 @@ def test_a_check_that_fails_raises_nothing_into_the_training(tmp_path: Path, mon
     assert "a rule that fails" in failed[0]["why"]
 
 
-def test_a_place_to_say_it_that_fails_raises_nothing_into_the_training() -> None:
-    def fails(_: str) -> None:
+def test_a_place_to_say_it_that_fails_raises_nothing_into_the_training(caplog: pytest.LogCaptureFixture) -> None:
+    said: list[str] = []
+
+    def fails(line: str) -> None:
+        said.append(line)
         raise OSError("the terminal is gone")
 
     def closed(*_: Any, **__: Any) -> None:
         raise OSError("no space left")
 
-    feed(DiagnoseLive(SimpleNamespace(writer=SimpleNamespace(event=closed)), fails), 40)
+    logging.getLogger("grpodyn").propagate = True
+    with caplog.at_level(logging.WARNING, logger="grpodyn"):
+        control = feed(DiagnoseLive(SimpleNamespace(writer=SimpleNamespace(event=closed)), fails), 40)
+    assert said, "there was something to say"
+    assert not control.should_training_stop
+    logged = [record.message for record in caplog.records]
+    assert any(line.startswith("grpodyn: diagnosis failed, training goes on: OSError: the terminal") for line in logged)
+    assert any("the report of a failure failed, training goes on: OSError: no space left" in line for line in logged)
