@@ -1,7 +1,7 @@
 """Which adapter to advise on movement alone (rung 1): uniform over all linear modules, less where a budget forces it.
 
 Movement does not say what matters, so it never moves rank from one part to another here. A budget takes, in this order:
-rank 16 → 8, then q and k, then rank 4 with a warning. Layers are never left out on this rung.
+rank 16 → 8 → 4, the last with a warning, then q and k. Layers are never left out on this rung.
 """
 
 from __future__ import annotations
@@ -107,19 +107,16 @@ def _path(linear: Sequence[LinearModule], options: Options) -> list[Candidate]:
     fewer = tuple(module for module in linear if module.leaf not in QUERY_AND_KEY)
     dropped = tuple(sorted({module.leaf for module in linear if module.leaf in QUERY_AND_KEY}))
     ranks = _ranks(options)
-    comfortable = [rank for rank in ranks if rank >= REDUCED_RANK] or ranks[:1]
-    below = [rank for rank in ranks if rank not in comfortable]
 
     def lower(rank: int) -> tuple[str, ...]:
         return () if rank == ranks[0] else (f"rank {ranks[0]} → {rank}",)
 
-    path = [Candidate(rank, everything, lower(rank)) for rank in comfortable]
+    path = [Candidate(rank, everything, lower(rank)) for rank in ranks]
     if not dropped or not fewer:
-        return path + [Candidate(rank, everything, lower(rank)) for rank in below]
+        return path
     # A lower rank lowers all-linear at that rank alike, so under a fraction only leaving modules out helps.
-    start = comfortable if options.max_fraction is not None else comfortable[-1:]
     left_out = f"{' and '.join(dropped)} left out"
-    return path + [Candidate(rank, fewer, (*lower(rank), left_out)) for rank in (*start, *below)]
+    return path + [Candidate(rank, fewer, (*lower(rank), left_out)) for rank in ranks]
 
 
 def _ranks(options: Options) -> list[int]:

@@ -14,11 +14,6 @@ KEEPS = 0.9
 """A rank keeps the gain if this share of it is left …"""
 SURELY_KEEPS = 0.8
 """… and its interval stays above this one."""
-SPARE = 0.15
-"""Where every part surely costs less than this share of the gain when it is put back, parts stand in for each other.
-
-A convention between what three study tasks show (docs/results/lora-advice.md): where the most that one part costs is
-.09, all linear modules at a low rank did better than advised ones at a high one; where it is .32 and .34, not."""
 LEAST_RANK = 4
 """No truncation supports a smaller rank: trained adapters need more directions than a finished change shows."""
 
@@ -60,17 +55,6 @@ class Stored:
         """Whether some parts can be said to hold less than others; without a gain none can."""
         nothing = self.word in ("flat", "too noisy") or (self.word == "harmful" and not self.found.reading.parts)
         return bool(self.layers or self.types) and not nothing
-
-    @property
-    def costliest(self) -> PartResult | None:
-        """The part within LoRA's reach that costs most when it is put back; None where none was tested."""
-        return max((part for part in self.found.parts if part.is_target), key=lambda p: p.lost.value, default=None)
-
-    @property
-    def all_spare(self) -> bool:
-        """Whether no part is needed, so that the others stand in for each: False where that is not known."""
-        costs = [part.lost.high for part in self.found.parts if part.is_target]
-        return self.tells_parts_apart and bool(costs) and all(cost < SPARE for cost in costs)
 
     @property
     def rest(self) -> Held:

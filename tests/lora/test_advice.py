@@ -63,9 +63,12 @@ def test_json_has_the_stable_keys_and_no_bare_nan(make_run) -> None:
 
 def test_a_budget_shows_in_the_verdict_and_in_the_count(make_run) -> None:
     advice = advise(make_run(), Options(max_params=40_000))
-    assert "k_proj and q_proj left out" in advice.verdict
-    assert advice.trainable_params <= 40_000
-    assert advice.all_linear_params == 44_544
+    assert "budget: rank 16 → 4)" in advice.verdict
+    assert len(advice.modules) == 42
+    assert advice.trainable_params == advice.all_linear_params == 22_272
+    tighter = advise(make_run(name="tighter"), Options(max_params=22_271))
+    assert "rank 16 → 4; k_proj and q_proj left out" in tighter.verdict
+    assert tighter.all_linear_params == 22_272
     with pytest.raises(UsageError, match="smallest possible"):
         advise(make_run(name="other"), Options(max_params=10))
 

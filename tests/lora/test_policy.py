@@ -35,8 +35,8 @@ def test_default_is_uniform_over_all_linear_modules() -> None:
     [
         (16 * PER_RANK, 16, 16 * PER_RANK, False),
         (16 * PER_RANK - 1, 8, 8 * PER_RANK, False),
-        (8 * PER_RANK - 1, 8, 8 * PER_RANK_WITHOUT_QK, True),
-        (8 * PER_RANK_WITHOUT_QK - 1, 4, 4 * PER_RANK_WITHOUT_QK, True),
+        (8 * PER_RANK - 1, 4, 4 * PER_RANK, False),
+        (4 * PER_RANK - 1, 4, 4 * PER_RANK_WITHOUT_QK, True),
     ],
 )
 def test_what_gives_way_under_a_budget(budget, rank, size, without_qk) -> None:
