@@ -90,8 +90,8 @@ def of_patch_test(stored: Stored, plan: Plan, *, only_a_fraction: bool) -> list[
     ]
     if only_a_fraction:
         found.append(
-            "parts are left out because --max-fraction is of all linear modules at the same rank; on five toy tasks such a "
-            "place did better than all of them at a low rank by .016 of accuracy at most, worse by up to .076 "
+            "parts are left out because --max-fraction is of all linear modules at the same rank; on five toy tasks "
+            "such a place did better than all of them at a low rank by .016 of accuracy at most, worse by up to .076 "
             "(docs/results/lora-advice-fresh.md): with --max-params in its place the rank goes down first"
         )
     floor = stored.rank_floor
