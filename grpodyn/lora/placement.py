@@ -59,17 +59,20 @@ def _is_sensible(candidate: Candidate) -> bool:
 
 
 def ranks(options: Options, stored: Stored) -> list[int]:
-    """Return the ranks of the path, the preferred first: none below what truncation needs, if it was tried."""
+    """Return the ranks of the path, the preferred first: what truncation needs, if it was tried, and lower ones.
+
+    A budget goes below what truncation needs before it leaves parts out: a finished change that cannot be cut to rank 4
+    does not say that training at rank 4 fails (docs/results/lora-advice-fresh.md, `letter_shifts`).
+    """
     if options.rank is not None:
         return [options.rank]
-    floor = min(stored.rank_floor or REDUCED_RANK, _LARGEST_RANK)
-    wanted = [DEFAULT_RANK, REDUCED_RANK, LAST_RANK] if floor <= DEFAULT_RANK else [floor]
-    usable = [rank for rank in wanted if rank >= floor]
+    first = max(DEFAULT_RANK, min(stored.rank_floor or DEFAULT_RANK, _LARGEST_RANK))
+    wanted = [first, *(rank for rank in (DEFAULT_RANK, REDUCED_RANK, LAST_RANK) if rank < first)]
     if not options.rank_ladder:
-        return usable
+        return wanted
     ladder = sorted(set(options.rank_ladder))
     # The server's next step up; where its ladder ends below, its highest.
-    stepped = [next((rank for rank in ladder if rank >= wish), ladder[-1]) for wish in usable]
+    stepped = [next((rank for rank in ladder if rank >= wish), ladder[-1]) for wish in wanted]
     return list(dict.fromkeys(stepped))
 
 
