@@ -23,7 +23,7 @@ from grpodyn.ablation.results import Ablation, load
 from grpodyn.config.run import RunConfig
 from grpodyn.lora import twin
 from grpodyn.placement.gathering import BASE, Source, scores_of, seconds_of
-from grpodyn.placement.judging import Choice, Predictor, by_chance, choose, gains, leave_one_out, mean_lost
+from grpodyn.placement.judging import Choice, Predictor, by_chance, choose, gains, half_widths, leave_one_out, mean_lost
 from grpodyn.placement.parts import FAMILIES, Family, Scores, family
 from grpodyn.reporting.published import number, put
 from grpodyn.trace import strict_json
@@ -86,26 +86,35 @@ def costs(result: Ablation, sources: Mapping[str, Path], choices: Sequence[Choic
 
 
 def page(
-    gained: Mapping[str, Mapping[str, float]], choices: Sequence[Choice], cost: Sequence[Mapping[str, Any]]
+    gained: Mapping[str, Mapping[str, float]],
+    choices: Sequence[Choice],
+    cost: Sequence[Mapping[str, Any]],
+    widths: Mapping[str, Mapping[str, float]],
 ) -> str:
-    """Return the tables as Markdown."""
+    """Return the tables as Markdown; `widths` are half of the gains' intervals over seeds."""
     parts: list[str] = []
     for kind in FAMILIES:
         of_kind = [choice for choice in choices if choice.family == kind]
         if of_kind:
-            parts += [f"### {_TITLES[kind]}", _criterion(kind, gained), _predictors(kind, gained, of_kind)]
+            parts += [f"### {_TITLES[kind]}", _criterion(kind, gained, widths), _predictors(kind, gained, of_kind)]
     parts += ["### Choosing the predictor too", _left_out(choices), "### What the advice costs", _costs(cost)]
     return "\n\n".join(parts) + "\n"
 
 
-def _criterion(kind: Family, gained: Mapping[str, Mapping[str, float]]) -> str:
+def _criterion(
+    kind: Family, gained: Mapping[str, Mapping[str, float]], widths: Mapping[str, Mapping[str, float]]
+) -> str:
     names = list(dict.fromkeys(part for of_task in gained.values() for part in of_task if family(part) == kind))
     head = "| trained alone: accuracy gained | " + " | ".join(names) + " |\n|---|" + "--:|" * len(names)
-    rows = [
-        f"| {task} | " + " | ".join(number(of_task.get(name, math.nan)) for name in names) + " |"
-        for task, of_task in gained.items()
-    ]
+    rows = [f"| {task} | " + " | ".join(_gain(task, name, gained, widths) for name in names) + " |" for task in gained]
     return "\n".join([head, *rows])
+
+
+def _gain(
+    task: str, part: str, gained: Mapping[str, Mapping[str, float]], widths: Mapping[str, Mapping[str, float]]
+) -> str:
+    width = widths.get(task, {}).get(part, math.nan)
+    return number(gained[task].get(part, math.nan)) + ("" if math.isnan(width) else f" ± {width:.3f}")
 
 
 def _predictors(kind: Family, gained: Mapping[str, Mapping[str, float]], choices: Sequence[Choice]) -> str:
@@ -192,10 +201,12 @@ def main() -> None:
     gained = gains(result)
     choices = judged(gathered({task: configs[task] for task in gained}, sources), gained)
     cost = costs(result, sources, choices)
-    put(arguments.output, page(gained, choices, cost))
+    widths = half_widths(result)
+    put(arguments.output, page(gained, choices, cost, widths))
     if arguments.json is not None:
         found = {
             "gains": gained,
+            "gains_half_widths": widths,
             "chance": {task: by_chance(task, of_task) for task, of_task in gained.items()},
             "choices": [asdict(choice) for choice in choices],
             "left_out": {label: [asdict(left) for left in leave_one_out(c)] for label, c in _allowed(choices).items()},

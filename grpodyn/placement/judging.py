@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from scipy.stats import spearmanr
 
-from grpodyn.ablation.results import Ablation
+from grpodyn.ablation.results import Ablation, ArmResult
 from grpodyn.placement.parts import FAMILIES, Family, Scores, family, of_arm
 
 LEAST_PARTS = 3
@@ -58,11 +58,25 @@ def gains(result: Ablation) -> dict[str, dict[str, float]]:
     """Return task → part → accuracy gained by an adapter on it alone at its best rate; unfinished arms absent."""
     bases = {base.task: base.accuracy for base in result.bases}
     found: dict[str, dict[str, float]] = {task: {} for task in bases}
+    for task, part, arm in _parts(result):
+        found[task][part] = arm.accuracy.value - bases[task]
+    return found
+
+
+def half_widths(result: Ablation) -> dict[str, dict[str, float]]:
+    """Return task → part → half of the 95 % interval of its accuracy over seeds; nan for one seed."""
+    found: dict[str, dict[str, float]] = {base.task: {} for base in result.bases}
+    for task, part, arm in _parts(result):
+        found[task][part] = (arm.accuracy.high - arm.accuracy.low) / 2
+    return found
+
+
+def _parts(result: Ablation) -> Iterator[tuple[str, str, ArmResult]]:
+    tasks = {base.task for base in result.bases}
     for arm in result.arms:
         part = of_arm(arm.arm)
-        if part is not None and arm.task in bases and not math.isnan(arm.accuracy.value):
-            found[arm.task][part] = arm.accuracy.value - bases[arm.task]
-    return found
+        if part is not None and arm.task in tasks and not math.isnan(arm.accuracy.value):
+            yield arm.task, part, arm
 
 
 def choose(predictor: Predictor, task: str, scores: Scores, gained: Mapping[str, float]) -> list[Choice]:

@@ -1,8 +1,22 @@
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from grpodyn.placement.judging import Choice, Predictor, by_chance, choose, leave_one_out, mean_lost
+from grpodyn.ablation.results import load
+from grpodyn.placement.judging import (
+    Choice,
+    Predictor,
+    by_chance,
+    choose,
+    gains,
+    half_widths,
+    leave_one_out,
+    mean_lost,
+)
+
+PUBLISHED = Path(__file__).parents[2] / "docs" / "results" / "lora-advice"
 
 GAINED = {"layer 0": 0.5, "layer 1": 0.4, "layer 2": 0.1, "q_proj": 0.3, "up_proj": 0.2, "down_proj": 0.25}
 FIRST, SECOND = Predictor("first", "trace"), Predictor("second", "two checkpoints")
@@ -69,3 +83,22 @@ def test_a_task_on_which_no_part_gains_has_no_share_of_its_gain():
     found = only(choose(FIRST, "t", {"layer 0": 1.0}, dict.fromkeys(("layer 0", "layer 1", "layer 2"), 0.0)), "layers")
     assert math.isnan(found.lost_share)
     assert found.lost == 0.0
+
+
+def test_a_gain_is_over_the_untouched_base_and_arms_that_train_no_single_part_have_none():
+    # The published study, with three of its arms under the names of single parts; figures as in its page.
+    parts = {"last-block": "layer:7", "mlp-only": "type:up_proj", "random-same-budget": "layer:0"}
+    published = load(PUBLISHED)
+    renamed = [replace(arm, arm=parts.get(arm.arm, arm.arm)) for arm in published.arms]
+    unfinished = ("layer:0", "joint_commands")
+    arms = [
+        replace(arm, accuracy=replace(arm.accuracy, value=math.nan)) if (arm.arm, arm.task) == unfinished else arm
+        for arm in renamed
+    ]
+    result = replace(published, arms=tuple(arms))
+    found, widths = gains(result), half_widths(result)
+    assert list(found) == list(widths) == ["arithmetic_format", "string_commands", "joint_commands"]
+    assert found["string_commands"] == pytest.approx({"layer 7": 0.075, "up_proj": 0.597, "layer 0": 0.580}, abs=2e-3)
+    assert widths["string_commands"] == pytest.approx({"layer 7": 0.024, "up_proj": 0.187, "layer 0": 0.076}, abs=2e-3)
+    # An arm without a finished seed has no gain.
+    assert found["joint_commands"].keys() == widths["joint_commands"].keys() == {"layer 7", "up_proj"}

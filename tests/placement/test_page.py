@@ -1,6 +1,7 @@
 """The tables that the predictors are published with."""
 
 import math
+from dataclasses import asdict
 
 import pytest
 
@@ -17,6 +18,7 @@ GAINED = {
     "a": {"layer 0": 0.5, "layer 1": 0.4, "layer 2": 0.1},
     "b": {"layer 0": 0.1, "layer 1": 0.4, "layer 2": 0.3},
 }
+WIDTHS = {"a": {"layer 0": 0.02, "layer 1": math.nan}}
 PATCHED = Predictor("put-back", "two checkpoints of a full run")
 MOVED = Predictor("path length", "trace of a full run", 0.25)
 CHOICES = [
@@ -25,12 +27,13 @@ CHOICES = [
     Choice(MOVED, "a", "layers", "layer 2", 0.4, 0.8, -1.0),
     Choice(MOVED, "b", "layers", "layer 1", 0.0, 0.0, math.nan),
 ]
+WHOLE = [Choice(Predictor("effective rank", "trace of a full run"), "a", "layers", "layer 2", 0.3, 0.6, 0.0)]
 
 
 def test_predictors_stand_in_the_order_of_what_they_lose_beside_chance(report):
-    text = report.page(GAINED, CHOICES, [])
+    text = report.page(GAINED, CHOICES, [], WIDTHS)
     rows = [line for line in text.splitlines() if line.startswith("| ")]
-    assert "| a | 0.500 | 0.400 | 0.100 |" in rows
+    assert "| a | 0.500 ± 0.020 | 0.400 | 0.100 |" in rows
     first, second, chance = (
         next(i for i, row in enumerate(rows) if row.startswith(f"| {name}"))
         for name in ("put-back", "path length", "*a part drawn at random*")
@@ -45,7 +48,7 @@ def test_predictors_stand_in_the_order_of_what_they_lose_beside_chance(report):
 
 
 def test_what_a_trace_adds_is_a_row_of_its_own(report):
-    text = report.page(GAINED, CHOICES, [])
+    text = report.page(GAINED, CHOICES, [], WIDTHS)
     rows = [line for line in text.splitlines() if line.startswith("| layers |")]
     assert [row.split(" | ")[1] for row in rows] == ["two checkpoints"] * 2 + ["traces"] * 2 + ["both"] * 2
     # Judged on b, path length (0 %) is better than put-back (25 %): on a it loses .8.
@@ -57,6 +60,22 @@ def test_a_source_that_never_pays_is_said(report):
     cost = {"task": "a", "source": "full run", "training_seconds": 40.0, "patch_test_seconds": 20.0}
     never = {**cost, "runs_cost": 1.5, "saved_share": -0.02, "runs_until_paid": None}
     after = {**cost, "runs_cost": 1.5, "saved_share": 0.1, "runs_until_paid": 15}
-    text = report.page(GAINED, CHOICES, [never, after])
+    text = report.page(GAINED, CHOICES, [never, after], WIDTHS)
     assert "| a | full run | 40 | 20 | 1.5 | -2% | never |" in text
     assert "| a | full run | 40 | 20 | 1.5 | 10% | 15 |" in text
+
+
+def test_the_figure_puts_what_loses_least_on_top():
+    figure_script = report_script("placement_figure")
+    found = {
+        "choices": [asdict(choice) for choice in (*CHOICES, *WHOLE)],
+        "chance": {"a": {"layers": 0.3}, "b": {"layers": 0.5}},
+    }
+    (panel,) = figure_script.draw(found).axes
+    labels = [label.get_text() for label in panel.get_yticklabels()]
+    # What a trace says after a quarter of the run is not drawn.
+    assert labels == ["effective rank, trace of a full run", "put-back, two checkpoints of a full run"]
+    assert [bar.get_width() for bar in panel.patches] == pytest.approx([0.6, 0.125])
+    dots = {line.get_label(): line.get_xdata().tolist() for line in panel.lines if line.get_marker() == "o"}
+    assert dots == {"a": [0.6, 0.0], "b": [0.25]}
+    assert panel.lines[-1].get_xdata()[0] == pytest.approx(0.4)
