@@ -40,7 +40,7 @@ def next_experiment(
         ladder: what was tested already.
         placed: whether the advice leaves out layers or module types because of a test.
     """
-    steps = _Commands(run)
+    steps = _Commands(run, options)
     if ladder.ablation is not None:
         return _after_ablation(steps, ladder.ablation)
     if options.goal == "retention":
@@ -58,7 +58,7 @@ def next_experiment(
             reading="twice the rank with the same alpha × learning rate; a gain beyond the noise of seeds says it did",
         )
     if ladder.patch is not None:
-        return _after_patch_test(steps, ladder.patch, placed, options)
+        return _after_patch_test(steps, ladder.patch, placed)
     if not evidence.is_flat(movement.spread("layer", "displacement")):
         return _placement(steps, movement)
     return Experiment(
@@ -94,7 +94,7 @@ def _asked(options: Options) -> str:
     return "".join(f" {word}" for word in [*named, *(flag for flag, given in flags if given)])
 
 
-def _after_patch_test(steps: _Commands, stored: Stored, placed: bool, options: Options) -> Experiment:
+def _after_patch_test(steps: _Commands, stored: Stored, placed: bool) -> Experiment:
     prompts = int(stored.found.sources["prompts"]["choose"]["prompts"])
     if stored.word == "too noisy":
         return Experiment(
@@ -106,7 +106,7 @@ def _after_patch_test(steps: _Commands, stored: Stored, placed: bool, options: O
         return Experiment(
             question="does training where this run's change is stored keep the gain?",
             commands=(
-                f"grpodyn recommend-lora {steps.run}{_asked(options)} --json > advised.json",
+                f"{steps.recommend} --json > advised.json",
                 f"grpodyn ablate {steps.run} --advice advised.json "
                 "--arms advised,all-linear,all-linear-same-budget,random-same-budget",
             ),
@@ -161,17 +161,18 @@ def _retention(steps: _Commands, movement: Movement) -> Experiment:
 
 
 class _Commands:
-    """Command lines about one run."""
+    """Command lines about one run, which ask for what was asked for."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, options: Options) -> None:
         self.run = shlex.quote(str(run.path))
+        self.recommend = f"grpodyn recommend-lora {self.run}{_asked(options)}"
         self._stem = str(run.path).rstrip("/")
         # A run that was recorded by `grpodyn record` holds its own config; a bare callback's script has it.
         self._source = self.run if run.manifest.config else "CONFIG.yaml"
 
     def apply(self) -> str:
         """Write the advised config."""
-        return f"grpodyn recommend-lora {self.run} --apply {self._source} -o advised.yaml"
+        return f"{self.recommend} --apply {self._source} -o advised.yaml"
 
     def record(self, name: str, *settings: str) -> str:
         """Train it, with some values changed."""

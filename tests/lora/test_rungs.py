@@ -135,6 +135,8 @@ def test_a_lower_rank_gives_way_before_a_place_whatever_a_part_costs(tested: Any
     assert len(quarter.modules) == 42
     assert {m.rank for m in quarter.modules} == {4}
     assert "rank 16 → 4" in quarter.verdict
+    # The printed command asks for what was asked for: without the limit it would write another adapter.
+    assert f" --max-params {89_088 // 4} --apply " in quarter.next_experiment.commands[0]
     fraction = advise(run, Options(max_fraction=0.25))
     assert {m.rank for m in fraction.modules} == {16}
     assert any(RANK_FIRST in line for line in fraction.warnings)
