@@ -34,7 +34,11 @@ from grpodyn.lora.savings import Savings, compare, measured
 from grpodyn.trace import strict_json
 
 if TYPE_CHECKING:
+    from grpodyn.lora.stored import Stored
     from grpodyn.trace.reader import Run
+
+_ABOUT_AS_MANY = 1.1
+"""Parameters of a low rank everywhere over those of a place, up to which the one is offered instead of the other."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +193,8 @@ class _Chooser:
             why = f"the patch test ({stored.word}) tells no part from another: the limit is met as on movement alone"
             return replace(self._by_movement(), notes=(why,))
         proven = self._prove(lambda linear: placement.choose(linear, options, stored, self._dropout))
-        if not proven.choice.gave_way:
+        # A lower rank everywhere met budgets better than a place in what was tested, which was gain, not retention.
+        if not proven.choice.gave_way or options.goal == "retention":
             named = self._named_parts(proven)
             if named is not None:
                 return named
@@ -269,24 +274,30 @@ def _warnings(
     run: Run, movement: Movement, model: twin.Twin, ladder: Ladder, chosen: _Chosen, options: policy.Options
 ) -> tuple[str, ...]:
     plan = chosen.proven.choice.plan
-    only_a_fraction = (
-        chosen.placed and chosen.rung == rungs.PATCH and options.max_fraction is not None and options.rank is None
-    )
+    choice = chosen.proven.choice
     return (
         *chosen.notes,
-        *chosen.proven.choice.warnings,
+        *choice.warnings,
         *chosen.proven.unreachable,
         *limits.left_out(model),
         *limits.coverage(chosen.proven.resolved, by_choice=chosen.placed),
         *limits.unseen(run, plan),
         *(
-            limits.of_patch_test(ladder.patch, plan, only_a_fraction=only_a_fraction)
+            limits.of_patch_test(ladder.patch, plan, _everywhere_instead(ladder.patch, chosen, options))
             if ladder.patch is not None
             else ()
         ),
         *limits.of_lora_run(run.manifest.lora),
         *evidence.warnings(movement),
     )
+
+
+def _everywhere_instead(stored: Stored, chosen: _Chosen, options: policy.Options) -> int | None:
+    """Return the size of all linear modules at a lower rank where they cost about what an advised place does."""
+    choice = chosen.proven.choice
+    everywhere = placement.ranks(options, stored)[-1] * choice.all_linear_parameters // choice.plan.rank
+    is_place = chosen.placed and chosen.rung == rungs.PATCH
+    return everywhere if is_place and everywhere <= _ABOUT_AS_MANY * choice.parameters else None
 
 
 def _target_counts(targets: Iterable[str] | str, plan: Plan) -> dict[str, int]:

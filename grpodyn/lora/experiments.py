@@ -43,7 +43,7 @@ def next_experiment(
     steps = _Commands(run, options)
     if ladder.ablation is not None:
         return _after_ablation(steps, ladder.ablation)
-    if options.goal == "retention":
+    if options.goal == "retention" and not placed:
         return _retention(steps, movement)
     ranks = movement.ranks
     if ranks is not None and ranks.share_of_cap >= evidence.CAP_BINDS_FROM:

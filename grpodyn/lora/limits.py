@@ -75,24 +75,25 @@ def of_lora_run(lora: Mapping[str, Any] | None) -> list[str]:
     return found
 
 
-def of_patch_test(stored: Stored, plan: Plan, *, only_a_fraction: bool) -> list[str]:
+def of_patch_test(stored: Stored, plan: Plan, everywhere: int | None) -> list[str]:
     """Return what a patch test does not tell, or warns of.
 
     Args:
         stored: the patch test.
         plan: the advised adapter.
-        only_a_fraction: whether parts were left out for a limit that a lower rank could not meet.
+        everywhere: the parameters of all linear modules at a low rank, where parts were left out though these cost
+            about as much; else None.
     """
     found = [
         f"{part.part} hold {part.share.value:.2f} of the gain, where LoRA on linear modules does not reach: the "
         "adapter has to find another way to it, or the embedding is trained too (`modules_to_save`, at its full size)"
         for part in stored.out_of_reach
     ]
-    if only_a_fraction:
+    if everywhere is not None:
         found.append(
-            "parts are left out because --max-fraction is of all linear modules at the same rank; on five toy tasks "
-            "such a place did better than all of them at a low rank by .016 of accuracy at most, worse by up to .076 "
-            "(docs/results/lora-advice-fresh.md): with --max-params in its place the rank goes down first"
+            "on five toy tasks such a place did better than all linear modules at a rank so low that they cost the "
+            "same by .016 of accuracy at most, and worse by up to .076 (docs/results/lora-advice-fresh.md); "
+            f"--max-params {everywhere} alone asks for that"
         )
     floor = stored.rank_floor
     if floor is not None and plan.rank < floor:

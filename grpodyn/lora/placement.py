@@ -19,6 +19,8 @@ from grpodyn.lora.policy import (
     Options,
     choice_of,
     first_that_fits,
+    fits,
+    on_ladder,
 )
 from grpodyn.lora.stored import Held, Stored
 
@@ -45,12 +47,17 @@ def choose(linear: Sequence[LinearModule], options: Options, stored: Stored, dro
 
 
 def named_only(linear: Sequence[LinearModule], options: Options, stored: Stored, dropout: float = 0.0) -> Choice | None:
-    """Return an adapter on nothing but the parts that the verdict names; None where it names none within reach."""
+    """Return an adapter on nothing but the parts that the verdict names, at the highest rank that fits the budget.
+
+    None where the verdict names no part within reach, or where none fits.
+    """
     inside = stored.named(linear)
     if stored.word != "localised" or stored.out_of_reach or not inside or len(inside) == len(linear):
         return None
-    candidate = Candidate(ranks(options, stored)[0], tuple(inside), ())
-    return choice_of(candidate, linear, options, dropout) if _is_sensible(candidate) else None
+    tried = [Candidate(rank, tuple(inside), ()) for rank in ranks(options, stored)]
+    fitting = (candidate for candidate in tried if _is_sensible(candidate) and fits(candidate, linear, options))
+    candidate = next(fitting, None)
+    return None if candidate is None else choice_of(candidate, linear, options, dropout)
 
 
 def _is_sensible(candidate: Candidate) -> bool:
@@ -59,21 +66,18 @@ def _is_sensible(candidate: Candidate) -> bool:
 
 
 def ranks(options: Options, stored: Stored) -> list[int]:
-    """Return the ranks of the path, the preferred first: what truncation needs, if it was tried, and lower ones.
+    """Return the ranks of the path, the preferred first: 16, or more where truncation needs more, and lower ones.
 
     A budget goes below what truncation needs before it leaves parts out: a finished change that cannot be cut to rank 4
     does not say that training at rank 4 fails (docs/results/lora-advice-fresh.md, `letter_shifts`).
     """
     if options.rank is not None:
         return [options.rank]
-    first = max(DEFAULT_RANK, min(stored.rank_floor or DEFAULT_RANK, _LARGEST_RANK))
-    wanted = [first, *(rank for rank in (DEFAULT_RANK, REDUCED_RANK, LAST_RANK) if rank < first)]
-    if not options.rank_ladder:
-        return wanted
-    ladder = sorted(set(options.rank_ladder))
-    # The server's next step up; where its ladder ends below, its highest.
-    stepped = [next((rank for rank in ladder if rank >= wish), ladder[-1]) for wish in wanted]
-    return list(dict.fromkeys(stepped))
+    needed = min(stored.rank_floor or LAST_RANK, _LARGEST_RANK)
+    if options.rank_ladder:
+        return on_ladder(options.rank_ladder, needed)
+    first = max(DEFAULT_RANK, needed)
+    return [first, *(rank for rank in (DEFAULT_RANK, REDUCED_RANK, LAST_RANK) if rank < first)]
 
 
 def _path(linear: Sequence[LinearModule], options: Options, stored: Stored) -> Iterator[Candidate]:

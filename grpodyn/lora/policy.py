@@ -89,7 +89,7 @@ def first_that_fits(path: Sequence[Candidate], linear: Sequence[LinearModule], o
         UsageError: nothing on the path fits; states the smallest that is possible.
     """
     for candidate in path:
-        if _fits(candidate, linear, options):
+        if fits(candidate, linear, options):
             return candidate
     raise UsageError(_too_large(path, linear, options))
 
@@ -125,10 +125,29 @@ def _ranks(options: Options) -> list[int]:
         return [options.rank]
     if not options.rank_ladder:
         return [DEFAULT_RANK, REDUCED_RANK, LAST_RANK]
-    ladder = sorted(set(options.rank_ladder), reverse=True)
-    usable = [rank for rank in ladder if rank <= DEFAULT_RANK]
-    # A ladder that starts above the default leaves no choice but its lowest step.
-    return [rank for rank in usable if rank >= LAST_RANK] or usable[:1] or [ladder[-1]]
+    return on_ladder(options.rank_ladder, LAST_RANK)
+
+
+def on_ladder(ladder: Sequence[int], least: int) -> list[int]:
+    """Return the ranks of a server's ladder that a policy tries, the preferred first.
+
+    It starts at the highest step up to 16, or at the next one above if that is below what is needed, and goes down to
+    rank 4. A ladder that ends below what is needed gives its highest step.
+
+    Args:
+        ladder: the ranks that the server allows.
+        least: the rank that is needed, for the first one.
+
+    >>> on_ladder((8, 16, 32), 4), on_ladder((8, 32, 64), 16), on_ladder((1, 2), 4)
+    ([16, 8], [32, 8], [2])
+    """
+    steps = sorted(set(ladder), reverse=True)
+    usual = [step for step in steps if step <= DEFAULT_RANK]
+    if usual and usual[0] >= least:
+        first = usual[0]
+    else:
+        first = min((step for step in steps if step >= least), default=steps[0])
+    return [first, *(step for step in usual if LAST_RANK <= step < first)]
 
 
 def _sizes(candidate: Candidate, linear: Sequence[LinearModule], method: Method) -> tuple[int, int]:
@@ -138,7 +157,8 @@ def _sizes(candidate: Candidate, linear: Sequence[LinearModule], method: Method)
     return size(candidate.modules), size(linear)
 
 
-def _fits(candidate: Candidate, linear: Sequence[LinearModule], options: Options) -> bool:
+def fits(candidate: Candidate, linear: Sequence[LinearModule], options: Options) -> bool:
+    """Return whether an adapter is within the budget."""
     parameters, whole = _sizes(candidate, linear, options.method)
     return (options.max_params is None or parameters <= options.max_params) and (
         options.max_fraction is None or parameters <= options.max_fraction * whole
@@ -165,7 +185,9 @@ def objection(plan: Plan, parameters: int, whole: int, options: Options) -> str 
 def _warnings(candidate: Candidate, options: Options) -> tuple[str, ...]:
     found: list[str] = []
     if candidate.rank < REDUCED_RANK:
-        asked = "was asked for" if options.rank is not None else "is what the budget leaves"
+        asked = "was asked for"
+        if options.rank is None:
+            asked = f"is what {'the budget' if candidate.gave_way else 'the ladder of the server'} leaves"
         found.append(
             f"rank {candidate.rank} {asked}: studies disagree on whether a rank below 8 limits the gain; compare it "
             "with rank 8 before relying on it"
@@ -179,7 +201,7 @@ def _warnings(candidate: Candidate, options: Options) -> tuple[str, ...]:
     if (options.max_params or options.max_fraction) and any(m.leaf in FUSED_ATTENTION for m in candidate.modules):
         found.append("q and k are fused with v in one module here, so a budget cannot leave them out")
     if options.rank_ladder and options.rank is None and candidate.rank > DEFAULT_RANK:
-        found.append(f"the server's ladder starts at {candidate.rank}, above the usual rank {DEFAULT_RANK}")
+        found.append(f"rank {candidate.rank} is the server's step above the usual rank {DEFAULT_RANK}")
     return tuple(found)
 
 

@@ -47,8 +47,8 @@ def of_patch_test(stored: Stored) -> list[Evidence]:
         lines.append(
             Evidence(
                 f"cut to rank {kept.rank}, every change together keeps {kept.kept.value:.2f} of the gain "
-                f"({kept.kept.low:.2f} to {kept.kept.high:.2f}): a floor for the advised rank, not a reason to go "
-                "lower",
+                f"({kept.kept.low:.2f} to {kept.kept.high:.2f}): a floor for the rank that is advised without a "
+                "budget, not a reason to go lower",
                 "truncation_kept",
                 kept.kept.value,
                 kept.kept.low,

@@ -32,8 +32,8 @@ def _of_patch_test(stored: Stored, choice: Choice, placed: bool) -> str:
     names = listed(stored.found.reading.parts)
     if placed and choice.gave_way:
         return (
-            "what gave way holds least of this run's change by the patch test; that the next run should train what is "
-            "left is a hypothesis, and the ablation below tests it"
+            "what was left out holds least of this run's change by the patch test; that the next run should train what "
+            "is left is a hypothesis, and the ablation below tests it"
         )
     if placed:
         return (
@@ -43,6 +43,11 @@ def _of_patch_test(stored: Stored, choice: Choice, placed: bool) -> str:
         )
     if stored.word == "localised" and stored.out_of_reach:
         return f"this run's change is stored in {names}, out of LoRA's reach, so nothing speaks for leaving layers out"
+    if stored.word == "localised" and choice.gave_way:
+        return (
+            f"this run's change is stored in {names}; under the limit all linear modules at a lower rank go before a "
+            "place, which did no better on toy tasks"
+        )
     if stored.word == "localised":
         return (
             f"this run's change is stored in {names}, but training there alone has no practical saving (below "

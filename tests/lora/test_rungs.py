@@ -124,7 +124,7 @@ def test_under_a_budget_what_holds_nothing_gives_way_first(tested: Any) -> None:
     assert "hold least for their size" in quarter.verdict
 
 
-RANK_FIRST = "with --max-params in its place the rank goes down first"
+RANK_FIRST = "alone asks for that"
 
 
 @pytest.mark.parametrize("lost", [0.04, 0.12, 0.4])
@@ -137,9 +137,28 @@ def test_a_lower_rank_gives_way_before_a_place_whatever_a_part_costs(tested: Any
     assert "rank 16 → 4" in quarter.verdict
     # The printed command asks for what was asked for: without the limit it would write another adapter.
     assert f" --max-params {89_088 // 4} --apply " in quarter.next_experiment.commands[0]
-    fraction = advise(run, Options(max_fraction=0.25))
+    fraction = advise(run, Options(max_fraction=0.34))
     assert {m.rank for m in fraction.modules} == {16}
-    assert any(RANK_FIRST in line for line in fraction.warnings)
+    assert any(f"--max-params 22272 {RANK_FIRST}" in line for line in fraction.warnings)
+    # A tenth of all-linear is less than rank 4 everywhere.
+    assert not any(RANK_FIRST in line for line in advise(run, Options(max_fraction=0.1)).warnings)
+
+
+def test_under_a_limit_a_lower_rank_goes_before_the_named_part_but_for_retention(tested: Any) -> None:
+    # 89,088 parameters are all 42 modules at rank 16; layer 3 alone takes a sixth of that.
+    run = tested(attribution())
+    lower = advise(run, Options(max_params=89_087))
+    assert (len(lower.modules), lower.max_rank) == (42, 8)
+    assert "stored in layer 3; under the limit all linear modules at a lower rank go before a place" in lower.verdict
+    assert "no practical saving" not in lower.verdict
+    kept = advise(run, Options(goal="retention", max_params=89_087))
+    assert layers_of(kept) == {3}
+    assert kept.max_rank == 16
+    smaller = advise(run, Options(goal="retention", max_params=89_088 // 6 - 1))
+    assert layers_of(smaller) == {3}
+    assert smaller.max_rank == 8
+    # An adapter of the named layer alone is put to the test as it is; the first and last layers are another question.
+    assert "--advice advised.json" in " ".join(kept.next_experiment.commands)
 
 
 def test_a_low_rank_is_no_help_where_a_fraction_or_a_rank_is_asked_for(tested: Any) -> None:
