@@ -31,6 +31,7 @@ from grpodyn.training import loading
 
 _TITLES: Mapping[Family, str] = {"layers": "Which layer", "modules": "Which module type"}
 CHECKPOINTS, TRACE = "two checkpoints", "trace"
+LORA_RUN = "all-linear LoRA run"
 
 
 def gathered(configs: Mapping[str, RunConfig], sources: Mapping[str, Path]) -> dict[str, dict[Predictor, Scores]]:
@@ -59,27 +60,32 @@ def judged(scores: Mapping[str, Mapping[Predictor, Scores]], gained: Mapping[str
 def costs(result: Ablation, sources: Mapping[str, Path], choices: Sequence[Choice]) -> list[dict[str, Any]]:
     """Return what each source of advice costs, in trainings of all-linear, and after how many runs it has paid.
 
-    A run saves the time of all-linear minus that of the best single part, medians of the criterion's trainings.
+    Both shares are of one clock each: a source's steps over those of the recorded all-linear run, and what a run on the
+    best single part saves by the criterion's trainings. Without a recorded all-linear run nothing is known.
     """
     found = []
     for task in dict.fromkeys(choice.task for choice in choices):
         whole = result.arm(ALL_LINEAR, task)
         parts = [a for a in result.arms if a.task == task and ":" in a.arm and not math.isnan(a.accuracy.value)]
-        if whole is None or math.isnan(whole.seconds) or not parts:
+        if whole is None or math.isnan(whole.seconds) or not parts or LORA_RUN not in sources:
             continue
-        saved = whole.seconds - max(parts, key=lambda arm: arm.accuracy.value).seconds
+        unit, _ = seconds_of(sources[LORA_RUN] / task)
+        best = max(parts, key=lambda arm: arm.accuracy.value)
+        saved = 1 - best.seconds / whole.seconds
         for name, folder in sources.items():
             training, patch = seconds_of(folder / task)
-            cost = training + patch
+            runs, tested = training / unit, (training + patch) / unit
             found.append(
                 {
                     "task": task,
                     "source": name,
                     "training_seconds": training,
                     "patch_test_seconds": patch,
-                    "runs_cost": cost / whole.seconds,
-                    "saved_share": saved / whole.seconds,
-                    "runs_until_paid": math.ceil(cost / saved) if saved > 0 else None,
+                    "runs_cost": runs,
+                    "runs_cost_patch_tested": tested,
+                    "saved_share": saved,
+                    "runs_until_paid": math.ceil(runs / saved) if saved > 0 else None,
+                    "runs_until_paid_patch_tested": math.ceil(tested / saved) if saved > 0 else None,
                 }
             )
     return found
@@ -128,8 +134,10 @@ def _predictors(kind: Family, gained: Mapping[str, Mapping[str, float]], choices
     )
     means = mean_lost(choices)
     rows = []
-    for (predictor, _), lost in sorted(means.items(), key=lambda item: item[1]):
-        by_task = {choice.task: choice for choice in choices if choice.predictor == predictor}
+    said_of = {key: {choice.task: choice for choice in choices if choice.predictor == key[0]} for key in means}
+    # What says nothing of some tasks stands last: its mean is over easier or harder ones.
+    for (predictor, _), lost in sorted(means.items(), key=lambda item: (-len(said_of[item[0]]), item[1])):
+        by_task = said_of[predictor, choices[0].family]
         cells = [f"{by_task[t].leader}, {by_task[t].lost_share:.0%}" if t in by_task else "–" for t in tasks]
         correlations = [c.correlation for c in by_task.values() if not math.isnan(c.correlation)]
         rows.append(
@@ -148,11 +156,9 @@ def _left_out(choices: Sequence[Choice]) -> str:
     rows = []
     for label, allowed in _allowed(choices).items():
         for left in leave_one_out(allowed):
-            chosen = left.chosen
-            rows.append(
-                f"| {left.family} | {label} | {left.task} | {chosen.name}, {chosen.source}, {chosen.share:.0%} "
-                f"| {left.lost_share:.0%} |"
-            )
+            first, *others = left.chosen
+            chosen = f"{first.name}, {first.source}, {first.share:.0%}" + (f"; {len(others)} more" if others else "")
+            rows.append(f"| {left.family} | {label} | {left.task} | {chosen} | {left.lost_share:.0%} |")
     return "\n".join([head, *rows])
 
 
@@ -165,12 +171,14 @@ def _allowed(choices: Sequence[Choice]) -> dict[str, list[Choice]]:
 
 def _costs(cost: Sequence[Mapping[str, Any]]) -> str:
     head = (
-        "| task | source | training, s | patch test, s | in runs of all-linear | a run saves | paid after |\n"
-        "|---|---|--:|--:|--:|--:|--:|"
+        "| task | source | training, s | patch test, s | in runs of all-linear | with the patch test "
+        "| a run on the best part saves | paid after | with the patch test |\n"
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|"
     )
     rows = [
         f"| {c['task']} | {c['source']} | {c['training_seconds']:.0f} | {c['patch_test_seconds']:.0f} "
-        f"| {c['runs_cost']:.1f} | {c['saved_share']:.0%} | {c['runs_until_paid'] or 'never'} |"
+        f"| {c['runs_cost']:.1f} | {c['runs_cost_patch_tested']:.1f} | {c['saved_share']:.0%} "
+        f"| {c['runs_until_paid'] or 'never'} | {c['runs_until_paid_patch_tested'] or 'never'} |"
         for c in cost
     ]
     return "\n".join([head, *rows])
@@ -192,7 +200,7 @@ def main() -> None:
     arguments = parser.parse_args()
     named = {
         "full run": arguments.full,
-        "all-linear LoRA run": arguments.lora,
+        LORA_RUN: arguments.lora,
         "first tenth of an all-linear LoRA run": arguments.first_tenth,
     }
     sources = {name: folder for name, folder in named.items() if folder is not None}

@@ -24,7 +24,10 @@ _PANELS = {"layers": "which layer", "modules": "which module type"}
 
 
 def draw(found: Mapping[str, Any]) -> Figure:
-    """Return a panel a family of parts: a dot a task, a bar at the mean, the predictor that loses least on top."""
+    """Return a panel a family of parts: a dot a task, a bar at the mean, the predictor that loses least on top.
+
+    A predictor that says nothing of some task has no mean to stand beside the others' and is left out.
+    """
     whole = [choice for choice in found["choices"] if choice["predictor"]["share"] == 1]
     families = [kind for kind in _PANELS if any(choice["family"] == kind for choice in whole)]
     rows = max((len({_label(c) for c in whole if c["family"] == kind}) for kind in families), default=1)
@@ -47,7 +50,8 @@ def _panel(panel: Axes, choices: Sequence[Mapping[str, Any]], colors: Mapping[st
     by: dict[str, dict[str, float]] = {}
     for choice in choices:
         by.setdefault(_label(choice), {})[choice["task"]] = choice["lost_share"]
-    order = sorted(by, key=lambda label: fmean(by[label].values()), reverse=True)
+    whole = [label for label, of in by.items() if len(of) == max(map(len, by.values()))]
+    order = sorted(whole, key=lambda label: fmean(by[label].values()), reverse=True)
     panel.barh(range(len(order)), [fmean(by[label].values()) for label in order], color="0.88")
     for task, color in colors.items():
         known = [(by[label][task], row) for row, label in enumerate(order) if task in by[label]]

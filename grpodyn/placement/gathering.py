@@ -21,7 +21,7 @@ from grpodyn.training import data
 BASE: Final = "the base alone"
 SHARES: Final = (0.1, 0.25, 0.5, 1.0)
 _OF_TWO_CHECKPOINTS = frozenset({movement.DISPLACEMENT, movement.RANK})
-"""What needs no step in between, at the end of a run."""
+"""What needs no step in between: a checkpoint saved at that step and the base tell it."""
 _PROMPTS = 500
 
 
@@ -52,8 +52,7 @@ def scores_of(source: Source, linear: Twin, config: RunConfig) -> dict[Predictor
     found: dict[Predictor, Scores] = {}
     for share in source.shares:
         for name, by_part in movement.scores(run, share).items():
-            at_end = share == 1.0 and name in _OF_TWO_CHECKPOINTS
-            found[Predictor(name, ends if at_end else trace, share)] = by_part
+            found[Predictor(name, ends if name in _OF_TWO_CHECKPOINTS else trace, share)] = by_part
     if (source.directory / attribution.FILE).is_file():
         tested = patched.scores(attribution.read(source.directory / attribution.FILE))
         found |= {Predictor(name, ends): by_part for name, by_part in tested.items() if by_part}

@@ -41,7 +41,7 @@ class Choice:
     lost_share: float
     """The same as a share of the best part's gain."""
     correlation: float
-    """Spearman's, of scores and gains over parts; nan where all scores are equal or fewer than three are known."""
+    """Spearman's, of scores and gains over parts; nan where all scores are equal or a trained part has none."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,10 @@ class LeftOut:
 
     family: Family
     task: str
-    chosen: Predictor
+    chosen: tuple[Predictor, ...]
+    """All that lose equally little on the others."""
     lost_share: float
+    """The mean over these."""
 
 
 def gains(result: Ablation) -> dict[str, dict[str, float]]:
@@ -82,14 +84,14 @@ def _parts(result: Ablation) -> Iterator[tuple[str, str, ArmResult]]:
 def choose(predictor: Predictor, task: str, scores: Scores, gained: Mapping[str, float]) -> list[Choice]:
     """Return what following a predictor gains on a task, by layers and by module types.
 
-    Parts without a score are not chosen; a family in which fewer than three parts were trained, or none has a score, is
-    left out.
+    Parts without a score are not chosen; a family in which fewer than three parts were trained, none gains anything or
+    none has a score, is left out.
     """
     found = []
     for kind in FAMILIES:
         trained = {part: gain for part, gain in gained.items() if family(part) == kind}
         known = [part for part in trained if math.isfinite(scores.get(part, math.nan))]
-        if len(trained) < LEAST_PARTS or not known:
+        if len(trained) < LEAST_PARTS or not known or max(trained.values()) <= 0:
             continue
         # Of equal scores the first part in the order of training, which no gain decides.
         leader = max(known, key=lambda part: scores[part])
@@ -102,8 +104,8 @@ def choose(predictor: Predictor, task: str, scores: Scores, gained: Mapping[str,
                 family=kind,
                 leader=leader,
                 lost=lost,
-                lost_share=lost / best if best > 0 else math.nan,
-                correlation=_correlation([scores[part] for part in known], [trained[part] for part in known]),
+                lost_share=lost / best,
+                correlation=_correlation(scores, trained),
             )
         )
     return found
@@ -130,7 +132,7 @@ def mean_lost(choices: Iterable[Choice]) -> dict[tuple[Predictor, Family], float
 def leave_one_out(choices: Sequence[Choice]) -> list[LeftOut]:
     """Return, for each task, what the predictor that loses least on all other tasks loses on it.
 
-    Only predictors that say something of every task take part. Of equal ones the first.
+    Only predictors that say something of every task take part.
     """
     found = []
     for kind in FAMILIES:
@@ -144,12 +146,15 @@ def leave_one_out(choices: Sequence[Choice]) -> list[LeftOut]:
         if len(tasks) < 2 or not whole:
             continue
         for task in tasks:
-            chosen = min(whole, key=lambda p: fmean(lost for other, lost in whole[p].items() if other != task))
-            found.append(LeftOut(kind, task, chosen, whole[chosen][task]))
+            elsewhere = {p: fmean(lost for other, lost in of.items() if other != task) for p, of in whole.items()}
+            least = min(elsewhere.values())
+            chosen = tuple(p for p, lost in elsewhere.items() if math.isclose(lost, least, abs_tol=1e-12))
+            found.append(LeftOut(kind, task, chosen, fmean(whole[p][task] for p in chosen)))
     return found
 
 
-def _correlation(scores: Sequence[float], gained: Sequence[float]) -> float:
-    if len(scores) < LEAST_PARTS or len(set(scores)) < 2 or len(set(gained)) < 2:
+def _correlation(scores: Scores, gained: Mapping[str, float]) -> float:
+    known = [scores.get(part, math.nan) for part in gained]
+    if not all(map(math.isfinite, known)) or len(set(known)) < 2 or len(set(gained.values())) < 2:
         return math.nan
-    return float(spearmanr(scores, gained).statistic)
+    return float(spearmanr(known, list(gained.values())).statistic)

@@ -66,23 +66,32 @@ def test_the_predictor_is_picked_without_the_task_that_it_is_scored_on():
     ]
     found = {left.task: left for left in leave_one_out(choices)}
     # Without c, `first` lost .05 and `second` .25 on average; with c `first` is the worse one.
-    assert found["c"].chosen == FIRST
+    assert found["c"].chosen == (FIRST,)
     assert found["c"].lost_share == 0.9
-    assert found["a"].chosen == SECOND
-    assert found["b"].chosen == SECOND
+    assert found["a"].chosen == (SECOND,)
+    assert found["b"].chosen == (SECOND,)
     assert mean_lost(choices)[FIRST, "layers"] == pytest.approx(1 / 3)
 
 
 def test_a_predictor_that_is_silent_on_a_task_is_not_picked():
     choices = [choice(FIRST, task, 0.2) for task in "abc"] + [choice(SECOND, "a", 0.0)]
-    assert {left.chosen for left in leave_one_out(choices)} == {FIRST}
+    assert {left.chosen for left in leave_one_out(choices)} == {(FIRST,)}
     assert leave_one_out(choices[:1]) == []
 
 
-def test_a_task_on_which_no_part_gains_has_no_share_of_its_gain():
-    found = only(choose(FIRST, "t", {"layer 0": 1.0}, dict.fromkeys(("layer 0", "layer 1", "layer 2"), 0.0)), "layers")
-    assert math.isnan(found.lost_share)
-    assert found.lost == 0.0
+def test_predictors_that_lose_equally_little_elsewhere_are_all_chosen():
+    losses = {"a": (0.1, 0.1), "b": (0.2, 0.2), "c": (0.8, 0.4)}
+    choices = [
+        choice(predictor, task, lost[i]) for task, lost in losses.items() for i, predictor in enumerate((FIRST, SECOND))
+    ]
+    found = {left.task: left for left in leave_one_out(choices)}
+    assert found["c"].chosen == (FIRST, SECOND)
+    assert found["c"].lost_share == pytest.approx(0.6)
+    assert found["a"].chosen == (SECOND,)
+
+
+def test_a_task_on_which_no_part_gains_says_nothing_of_predictors():
+    assert choose(FIRST, "t", {"layer 0": 1.0}, dict.fromkeys(("layer 0", "layer 1", "layer 2"), 0.0)) == []
 
 
 def test_a_gain_is_over_the_untouched_base_and_arms_that_train_no_single_part_have_none():

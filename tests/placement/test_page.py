@@ -27,18 +27,23 @@ CHOICES = [
     Choice(MOVED, "a", "layers", "layer 2", 0.4, 0.8, -1.0),
     Choice(MOVED, "b", "layers", "layer 1", 0.0, 0.0, math.nan),
 ]
-WHOLE = [Choice(Predictor("effective rank", "trace of a full run"), "a", "layers", "layer 2", 0.3, 0.6, 0.0)]
+WHOLE = [
+    Choice(Predictor("coherence", "trace of a full run"), task, "layers", "layer 2", 0.3, lost, 0.0)
+    for task, lost in (("a", 0.6), ("b", 0.2))
+]
+ONE_TASK = Choice(Predictor("effective rank", "two checkpoints of a full run"), "a", "layers", "layer 0", 0.0, 0.0, 1.0)
 
 
 def test_predictors_stand_in_the_order_of_what_they_lose_beside_chance(report):
-    text = report.page(GAINED, CHOICES, [], WIDTHS)
+    text = report.page(GAINED, [*CHOICES, ONE_TASK], [], WIDTHS)
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert "| a | 0.500 ± 0.020 | 0.400 | 0.100 |" in rows
-    first, second, chance = (
+    first, second, partial, chance = (
         next(i for i, row in enumerate(rows) if row.startswith(f"| {name}"))
-        for name in ("put-back", "path length", "*a part drawn at random*")
+        for name in ("put-back", "path length", "effective rank", "*a part drawn at random*")
     )
-    assert first < second < chance
+    # What says nothing of task b stands after the others, though it loses nothing on a.
+    assert first < second < partial < chance
     assert rows[first] == (
         "| put-back | two checkpoints of a full run | 100% | layer 0, 0% | layer 2, 25% | 12% | +0.75 |"
     )
@@ -58,24 +63,26 @@ def test_what_a_trace_adds_is_a_row_of_its_own(report):
 
 def test_a_source_that_never_pays_is_said(report):
     cost = {"task": "a", "source": "full run", "training_seconds": 40.0, "patch_test_seconds": 20.0}
-    never = {**cost, "runs_cost": 1.5, "saved_share": -0.02, "runs_until_paid": None}
-    after = {**cost, "runs_cost": 1.5, "saved_share": 0.1, "runs_until_paid": 15}
+    cost |= {"runs_cost": 1.0, "runs_cost_patch_tested": 1.5}
+    never = {**cost, "saved_share": -0.02, "runs_until_paid": None, "runs_until_paid_patch_tested": None}
+    after = {**cost, "saved_share": 0.1, "runs_until_paid": 10, "runs_until_paid_patch_tested": 15}
     text = report.page(GAINED, CHOICES, [never, after], WIDTHS)
-    assert "| a | full run | 40 | 20 | 1.5 | -2% | never |" in text
-    assert "| a | full run | 40 | 20 | 1.5 | 10% | 15 |" in text
+    assert "| a | full run | 40 | 20 | 1.0 | 1.5 | -2% | never | never |" in text
+    assert "| a | full run | 40 | 20 | 1.0 | 1.5 | 10% | 10 | 15 |" in text
 
 
 def test_the_figure_puts_what_loses_least_on_top():
     figure_script = report_script("placement_figure")
     found = {
-        "choices": [asdict(choice) for choice in (*CHOICES, *WHOLE)],
+        "choices": [asdict(choice) for choice in (*CHOICES, *WHOLE, ONE_TASK)],
         "chance": {"a": {"layers": 0.3}, "b": {"layers": 0.5}},
     }
     (panel,) = figure_script.draw(found).axes
+    # Nor is what says something of one task only.
     labels = [label.get_text() for label in panel.get_yticklabels()]
     # What a trace says after a quarter of the run is not drawn.
-    assert labels == ["effective rank, trace of a full run", "put-back, two checkpoints of a full run"]
-    assert [bar.get_width() for bar in panel.patches] == pytest.approx([0.6, 0.125])
+    assert labels == ["coherence, trace of a full run", "put-back, two checkpoints of a full run"]
+    assert [bar.get_width() for bar in panel.patches] == pytest.approx([0.4, 0.125])
     dots = {line.get_label(): line.get_xdata().tolist() for line in panel.lines if line.get_marker() == "o"}
-    assert dots == {"a": [0.6, 0.0], "b": [0.25]}
+    assert dots == {"a": [0.6, 0.0], "b": [0.2, 0.25]}
     assert panel.lines[-1].get_xdata()[0] == pytest.approx(0.4)
