@@ -15,7 +15,7 @@ from grpodyn.placement import movement, patched
 from grpodyn.placement.first_order import FEATURE_NORM, FIRST_ORDER, feature_norm_scores, loss_change
 from grpodyn.placement.judging import Predictor
 from grpodyn.placement.parts import Scores
-from grpodyn.trace.reader import open_run
+from grpodyn.trace.reader import Run, open_run
 from grpodyn.training import data
 
 BASE: Final = "the base alone"
@@ -48,11 +48,7 @@ def scores_of(source: Source, linear: Twin, config: RunConfig) -> dict[Predictor
         NotARunError, MissingDataError, SchemaError: the run cannot be read, or holds no weights.
     """
     run = open_run(source.directory)
-    ends, trace = f"two checkpoints of a {source.name}", f"trace of a {source.name}"
-    found: dict[Predictor, Scores] = {}
-    for share in source.shares:
-        for name, by_part in movement.scores(run, share).items():
-            found[Predictor(name, ends if name in _OF_TWO_CHECKPOINTS else trace, share)] = by_part
+    ends, found = _ends(source.name), moved(run, source)
     if (source.directory / attribution.FILE).is_file():
         tested = patched.scores(attribution.read(source.directory / attribution.FILE))
         found |= {Predictor(name, ends): by_part for name, by_part in tested.items() if by_part}
@@ -61,6 +57,20 @@ def scores_of(source: Source, linear: Twin, config: RunConfig) -> dict[Predictor
     found[Predictor(FIRST_ORDER, ends)] = loss_change(subject, linear.linear, examples)
     found[Predictor(FEATURE_NORM, BASE)] = feature_norm_scores(subject, linear.linear, examples)
     return found
+
+
+def moved(run: Run, source: Source) -> dict[Predictor, Scores]:
+    """Return what the movement in a run says of each part, after each share of it."""
+    found: dict[Predictor, Scores] = {}
+    for share in source.shares:
+        for name, by_part in movement.scores(run, share).items():
+            needs = _ends(source.name) if name in _OF_TWO_CHECKPOINTS else f"trace of a {source.name}"
+            found[Predictor(name, needs, share)] = by_part
+    return found
+
+
+def _ends(name: str) -> str:
+    return f"two checkpoints of a {name}"
 
 
 def seconds_of(directory: Path) -> tuple[float, float]:

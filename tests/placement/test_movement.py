@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from grpodyn.placement import movement
+from grpodyn.placement.gathering import SHARES, Source, moved
 from grpodyn.trace.schema import TensorInfo
 from tests.simulation.recorded import record
 
@@ -54,3 +55,16 @@ def test_what_was_not_recorded_is_absent(run):
 def test_a_share_that_is_none_is_refused(run, share):
     with pytest.raises(ValueError, match="share of the run"):
         movement.scores(run, share)
+
+
+def test_what_a_checkpoint_tells_is_no_merit_of_a_trace_at_any_share(run):
+    found = moved(run, Source("full run", run.path))
+    assert {p.share for p in found} == set(SHARES)
+    by_need = {p.name: {q.source for q in found if q.name == p.name} for p in found}
+    trace = {"trace of a full run"}
+    assert by_need == {
+        "net displacement": {"two checkpoints of a full run"},
+        "path length": trace,
+        "coherence": trace,
+        "gradient energy": trace,
+    }
