@@ -33,8 +33,8 @@ RANK_ONE = Conflict(
         "rank 1 was a bottleneck in a study of twelve methods (second-hand)",
     ),
     references=("LoRA Without Regret (2025)", "arXiv:2512.23165"),
-    here="rank 16, less only under a budget; on five toy tasks about rank 4 on all linear modules kept at least 98 % of "
-    "the gain (docs/results/lora-advice-fresh.md)",
+    here="rank 16, less only under a budget; on five toy tasks about rank 4 on all linear modules kept 98 % of the "
+    "gain or more (docs/results/lora-advice-fresh.md)",
 )
 ADAPTIVE_RANK = Conflict(
     topic="ranks allocated by a norm",

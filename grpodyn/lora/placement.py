@@ -84,8 +84,8 @@ def _path(linear: Sequence[LinearModule], options: Options, stored: Stored) -> I
     """Adapters in the order in which a shrinking budget reaches them: a lower rank before a smaller place.
 
     On five study tasks the advised place at a high rank does better than all linear modules at a low one by .016 of
-    accuracy at most, and worse by up to .076 (docs/results/lora-advice-fresh.md). A fraction of all-linear at the same rank cannot
-    be met that way: at every rank, a place has the same.
+    accuracy at most, and worse by up to .076 (docs/results/lora-advice-fresh.md). A fraction of all-linear at the same
+    rank cannot be met that way: at every rank, a place has the same.
     """
     tried = ranks(options, stored)
     for modules, gone in _places(linear, stored):
