@@ -144,12 +144,13 @@ class _Study:
 
     def progress(self) -> tuple[int, int]:
         """Return how many trainings are done and about how many there will be."""
-        total = sum(
-            schedule.total(self._target.study.testing(plan.candidate), _arms(self._target, plan)) + 2
-            for plan in self._plans
-        )
         done = len(self._ledger) + len(self._failed)
-        return done, max(total, done)
+        return done, done + sum(self._remaining(plan) for plan in self._plans)
+
+    def _remaining(self, plan: TaskPlan) -> int:
+        study, arms = self._target.study.testing(plan.candidate), _arms(self._target, plan)
+        bases = sum(self.find(job) is None for job in plan.base_jobs())
+        return bases + schedule.remaining(study, arms, plan.job, self.find)
 
     def train(self, limits: Limits, started: float, lock: WriterLock) -> str:
         """Train until nothing is pending or time is up; return which."""

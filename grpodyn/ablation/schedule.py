@@ -110,7 +110,17 @@ def pending(study: Study, arms: Sequence[str], jobs: MakeJob, find: Find) -> lis
     return list(unique.values())
 
 
-def total(study: Study, arms: Sequence[str]) -> int:
-    """Return how many trainings one task takes, if no grid grows."""
-    tuning = len(study.tuning.seeds) * len(study.tuning.powers) if study.tuning else 0
-    return sum(tuning + len(study.seeds_of(arm)) for arm in arms)
+def remaining(study: Study, arms: Sequence[str], jobs: MakeJob, find: Find) -> int:
+    """Return how many trainings one task still takes, if no grid grows any more.
+
+    Args: those of `pending`.
+    """
+    found = 0
+    for arm in arms:
+        tuned = tune(study.tuning, lambda seed, power, arm=arm: jobs(arm, "tune", seed, power), find)  # type: ignore[misc]
+        found += len(tuned.missing)
+        if tuned.best is not None:
+            found += sum(find(jobs(arm, "test", seed, tuned.best)) is None for seed in study.seeds_of(arm))
+        elif not tuned.failed:
+            found += len(study.seeds_of(arm))
+    return found

@@ -1,7 +1,7 @@
 import math
 
 from grpodyn.ablation.protocol import Study, Tuning
-from grpodyn.ablation.schedule import pending, total, tune
+from grpodyn.ablation.schedule import pending, remaining, tune
 
 TUNING = Tuning(seeds=[101, 102], powers=[-1, 0, 1], extensions=2)
 
@@ -89,7 +89,21 @@ def test_primary_arms_come_first_and_tests_wait_for_tuning(make_plan, make_recor
         *(("all-linear", s) for s in (1, 2, 3)),
         ("mlp-only", 1),
     ]
-    assert total(study, study.arms) == 3 * 6 + 3 + 3 + 1
+    nothing = trained(make_record, lambda arm, power: None)
+    assert remaining(study, study.arms, job, nothing) == 3 * 6 + 3 + 3 + 1
+    assert remaining(study, study.arms, job, find) == len(then) == 7
+
+
+def test_what_remains_counts_a_grid_that_grows_and_arms_that_wait(make_plan, make_record):
+    study = Study(name="s", arms=["advised", "all-linear", "mlp-only"], seeds=[1, 2], other_seeds=[1])
+    job = jobs_of(make_plan, study)
+
+    def find(j):
+        if j.arm == "advised":  # its best rate lies at the edge: two more are to come, and its tests
+            return make_record(j, float(j.power)) if j.phase == "tune" and j.power <= 1 else None
+        return "diverged" if j.arm == "mlp-only" else None  # given up; all-linear has not begun
+
+    assert remaining(study, study.arms, job, find) == (2 + 2) + (6 + 2)
 
 
 def test_everything_known_leaves_nothing(make_plan, make_record):
