@@ -23,7 +23,7 @@ from grpodyn.ablation.results import Ablation, load
 from grpodyn.config.run import RunConfig
 from grpodyn.lora import twin
 from grpodyn.placement.gathering import BASE, Source, scores_of, seconds_of
-from grpodyn.placement.judging import Choice, Predictor, by_chance, choose, gains, half_widths, leave_one_out, mean_lost
+from grpodyn.placement.judging import Choice, Predictor, by_chance, choose, gains, half_widths, leave_one_out
 from grpodyn.placement.parts import FAMILIES, Family, Scores, family
 from grpodyn.reporting.published import number, put
 from grpodyn.trace import strict_json
@@ -124,31 +124,45 @@ def _gain(
 
 
 def _predictors(kind: Family, gained: Mapping[str, Mapping[str, float]], choices: Sequence[Choice]) -> str:
+    """Return a row a predictor and source, a column for each share of the source run that it looks at."""
     tasks = list(dict.fromkeys(choice.task for choice in choices))
+    shares = sorted({choice.predictor.share for choice in choices})
     head = (
-        "| predictor | from | of the run | "
+        "| predictor | from | "
+        + " | ".join(f"lost, {share:.0%} of the run" for share in shares)
+        + " | "
         + " | ".join(f"{task}: leader, lost" for task in tasks)
-        + " | lost, mean | rank correlation, mean |\n|---|---|--:|"
+        + " | rank correlation |\n|---|---|"
+        + "--:|" * len(shares)
         + "---|" * len(tasks)
-        + "--:|--:|"
+        + "--:|"
     )
-    means = mean_lost(choices)
+    by: dict[tuple[str, str], dict[float, dict[str, Choice]]] = {}
+    for choice in choices:
+        of = by.setdefault((choice.predictor.name, choice.predictor.source), {})
+        of.setdefault(choice.predictor.share, {})[choice.task] = choice
+
+    def order(row: tuple[str, str]) -> tuple[int, float, float]:
+        # What says nothing of some tasks stands last: its mean is over easier or harder ones.
+        whole = by[row][max(by[row])]
+        return -len(whole), _mean_lost(whole), fmean(_mean_lost(of_share) for of_share in by[row].values())
+
     rows = []
-    said_of = {key: {choice.task: choice for choice in choices if choice.predictor == key[0]} for key in means}
-    # What says nothing of some tasks stands last: its mean is over easier or harder ones.
-    for (predictor, _), lost in sorted(means.items(), key=lambda item: (-len(said_of[item[0]]), item[1])):
-        by_task = said_of[predictor, choices[0].family]
-        cells = [f"{by_task[t].leader}, {by_task[t].lost_share:.0%}" if t in by_task else "–" for t in tasks]
-        correlations = [c.correlation for c in by_task.values() if not math.isnan(c.correlation)]
-        rows.append(
-            f"| {predictor.name} | {predictor.source} | {predictor.share:.0%} | "
-            + " | ".join(cells)
-            + f" | {lost:.0%} | {number(fmean(correlations) if correlations else math.nan, '+.2f')} |"
-        )
+    for row in sorted(by, key=order):
+        whole = by[row][max(by[row])]
+        correlations = [choice.correlation for choice in whole.values() if not math.isnan(choice.correlation)]
+        cells = [f"{_mean_lost(by[row][share]):.0%}" if share in by[row] else "–" for share in shares]
+        cells += [f"{whole[task].leader}, {whole[task].lost_share:.0%}" if task in whole else "–" for task in tasks]
+        cells.append(number(fmean(correlations) if correlations else math.nan, "+.2f"))
+        rows.append(f"| {row[0]} | {row[1]} | {' | '.join(cells)} |")
     chance = {task: by_chance(task, gained[task]).get(kind, math.nan) for task in tasks}
-    drawn = " | ".join(f"{chance[task]:.0%}" for task in tasks)
-    rows.append(f"| *a part drawn at random* | – | – | {drawn} | {fmean(chance.values()):.0%} | – |")
+    drawn = ["–"] * (len(shares) - 1) + [f"{fmean(chance.values()):.0%}", *(f"{chance[task]:.0%}" for task in tasks)]
+    rows.append(f"| *a part drawn at random* | – | {' | '.join(drawn)} | – |")
     return "\n".join([head, *rows])
+
+
+def _mean_lost(of_tasks: Mapping[str, Choice]) -> float:
+    return fmean(choice.lost_share for choice in of_tasks.values())
 
 
 def _left_out(choices: Sequence[Choice]) -> str:

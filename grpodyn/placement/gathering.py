@@ -64,13 +64,13 @@ def moved(run: Run, source: Source) -> dict[Predictor, Scores]:
     found: dict[Predictor, Scores] = {}
     for share in source.shares:
         for name, by_part in movement.scores(run, share).items():
-            needs = _ends(source.name) if name in _OF_TWO_CHECKPOINTS else f"trace of a {source.name}"
+            needs = _ends(source.name) if name in _OF_TWO_CHECKPOINTS else f"trace: {source.name}"
             found[Predictor(name, needs, share)] = by_part
     return found
 
 
 def _ends(name: str) -> str:
-    return f"two checkpoints of a {name}"
+    return f"two checkpoints: {name}"
 
 
 def seconds_of(directory: Path) -> tuple[float, float]:

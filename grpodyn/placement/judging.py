@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -119,14 +119,6 @@ def by_chance(task: str, gained: Mapping[str, float]) -> dict[Family, float]:
         if len(values) >= LEAST_PARTS and max(values) > 0:
             found[kind] = fmean((max(values) - value) / max(values) for value in values)
     return found
-
-
-def mean_lost(choices: Iterable[Choice]) -> dict[tuple[Predictor, Family], float]:
-    """Return the share lost by each predictor, the mean over the tasks that it says something of."""
-    by: dict[tuple[Predictor, Family], list[float]] = {}
-    for choice in choices:
-        by.setdefault((choice.predictor, choice.family), []).append(choice.lost_share)
-    return {key: fmean(values) for key, values in by.items()}
 
 
 def leave_one_out(choices: Sequence[Choice]) -> list[LeftOut]:

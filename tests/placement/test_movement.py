@@ -61,9 +61,9 @@ def test_what_a_checkpoint_tells_is_no_merit_of_a_trace_at_any_share(run):
     found = moved(run, Source("full run", run.path))
     assert {p.share for p in found} == set(SHARES)
     by_need = {p.name: {q.source for q in found if q.name == p.name} for p in found}
-    trace = {"trace of a full run"}
+    trace = {"trace: full run"}
     assert by_need == {
-        "net displacement": {"two checkpoints of a full run"},
+        "net displacement": {"two checkpoints: full run"},
         "path length": trace,
         "coherence": trace,
         "gradient energy": trace,

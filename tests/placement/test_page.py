@@ -19,8 +19,8 @@ GAINED = {
     "b": {"layer 0": 0.1, "layer 1": 0.4, "layer 2": 0.3},
 }
 WIDTHS = {"a": {"layer 0": 0.02, "layer 1": math.nan}}
-PATCHED = Predictor("put-back", "two checkpoints of a full run")
-MOVED = Predictor("path length", "trace of a full run", 0.25)
+PATCHED = Predictor("put-back", "two checkpoints: full run")
+MOVED = Predictor("path length", "trace: full run", 0.25)
 CHOICES = [
     Choice(PATCHED, "a", "layers", "layer 0", 0.0, 0.0, 1.0),
     Choice(PATCHED, "b", "layers", "layer 2", 0.1, 0.25, 0.5),
@@ -28,10 +28,10 @@ CHOICES = [
     Choice(MOVED, "b", "layers", "layer 1", 0.0, 0.0, math.nan),
 ]
 WHOLE = [
-    Choice(Predictor("coherence", "trace of a full run"), task, "layers", "layer 2", 0.3, lost, 0.0)
+    Choice(Predictor("coherence", "trace: full run"), task, "layers", "layer 2", 0.3, lost, 0.0)
     for task, lost in (("a", 0.6), ("b", 0.2))
 ]
-ONE_TASK = Choice(Predictor("effective rank", "two checkpoints of a full run"), "a", "layers", "layer 0", 0.0, 0.0, 1.0)
+ONE_TASK = Choice(Predictor("effective rank", "two checkpoints: full run"), "a", "layers", "layer 0", 0.0, 0.0, 1.0)
 
 
 def test_predictors_stand_in_the_order_of_what_they_lose_beside_chance(report):
@@ -44,10 +44,9 @@ def test_predictors_stand_in_the_order_of_what_they_lose_beside_chance(report):
     )
     # What says nothing of task b stands after the others, though it loses nothing on a.
     assert first < second < partial < chance
-    assert rows[first] == (
-        "| put-back | two checkpoints of a full run | 100% | layer 0, 0% | layer 2, 25% | 12% | +0.75 |"
-    )
-    assert rows[second].endswith("| 25% | layer 2, 80% | layer 1, 0% | 40% | -1.00 |")
+    # Columns: lost after a quarter and the whole of the run, leaders and rank correlation at the latest that is known.
+    assert rows[first] == "| put-back | two checkpoints: full run | – | 12% | layer 0, 0% | layer 2, 25% | +0.75 |"
+    assert rows[second] == "| path length | trace: full run | 40% | – | layer 2, 80% | layer 1, 0% | -1.00 |"
     # Chance: (0 + .2 + .8)/3 and (.75 + 0 + .25)/3.
     assert rows[chance] == "| *a part drawn at random* | – | – | 33% | 33% | 33% | – |"
 
@@ -57,8 +56,8 @@ def test_what_a_trace_adds_is_a_row_of_its_own(report):
     rows = [line for line in text.splitlines() if line.startswith("| layers |")]
     assert [row.split(" | ")[1] for row in rows] == ["two checkpoints"] * 2 + ["traces"] * 2 + ["both"] * 2
     # Judged on b, path length (0 %) is better than put-back (25 %): on a it loses .8.
-    assert rows[4] == "| layers | both | a | path length, trace of a full run, 25% | 80% |"
-    assert rows[5] == "| layers | both | b | put-back, two checkpoints of a full run, 100% | 25% |"
+    assert rows[4] == "| layers | both | a | path length, trace: full run, 25% | 80% |"
+    assert rows[5] == "| layers | both | b | put-back, two checkpoints: full run, 100% | 25% |"
 
 
 def test_a_source_that_never_pays_is_said(report):
@@ -81,7 +80,7 @@ def test_the_figure_puts_what_loses_least_on_top():
     # Nor is what says something of one task only.
     labels = [label.get_text() for label in panel.get_yticklabels()]
     # What a trace says after a quarter of the run is not drawn.
-    assert labels == ["coherence, trace of a full run", "put-back, two checkpoints of a full run"]
+    assert labels == ["coherence, trace: full run", "put-back, two checkpoints: full run"]
     assert [bar.get_width() for bar in panel.patches] == pytest.approx([0.4, 0.125])
     dots = {line.get_label(): line.get_xdata().tolist() for line in panel.lines if line.get_marker() == "o"}
     assert dots == {"a": [0.6, 0.0], "b": [0.2, 0.25]}
