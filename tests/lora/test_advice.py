@@ -237,3 +237,18 @@ def test_the_config_of_a_recorded_run_can_be_applied_to(make_run, tmp_path: Path
     assert apply.read_config(run.path) == config()
     with pytest.raises(ConfigError, match="holds no run config"):
         apply.read_config(make_run(name="script").path)
+
+
+def test_the_layer_that_moved_most_is_named_as_the_one_to_test(make_run) -> None:
+    # Six layers; layer 3 moves three times as far as each of the others, whose energy is 1: 9 / (9 + 5).
+    coherence = [0.9 if layer == 3 else 0.3 for layer in range(6)]
+    advice = advise(make_run(coherence=coherence), Options())
+    (named,) = (e for e in advice.evidence if e.statistic == "largest_displacement_layer")
+    assert named.statement.startswith("largest net displacement: layer 3, 64 % of the energy")
+    assert named.value == pytest.approx(9 / 14, rel=1e-3)
+    assert len(advice.modules) == 42
+    # Where all layers move alike, no layer is named.
+    assert not any(
+        e.statistic == "largest_displacement_layer"
+        for e in advise(make_run(name="alike", coherence=[0.5] * 6), Options()).evidence
+    )
