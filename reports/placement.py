@@ -15,11 +15,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
+from grpodyn.ablation.ledger import LEDGER, read
 from grpodyn.ablation.protocol import ALL_LINEAR, load_study
-from grpodyn.ablation.results import Ablation, load
+from grpodyn.ablation.records import Record
+from grpodyn.ablation.results import Ablation, ArmResult, load
 from grpodyn.config.run import RunConfig
 from grpodyn.lora import twin
 from grpodyn.placement.gathering import BASE, Source, scores_of, seconds_of
@@ -57,21 +59,24 @@ def judged(scores: Mapping[str, Mapping[Predictor, Scores]], gained: Mapping[str
     ]
 
 
-def costs(result: Ablation, sources: Mapping[str, Path], choices: Sequence[Choice]) -> list[dict[str, Any]]:
+def costs(
+    result: Ablation, records: Sequence[Record], sources: Mapping[str, Path], choices: Sequence[Choice]
+) -> list[dict[str, Any]]:
     """Return what each source of advice costs, in trainings of all-linear, and after how many runs it has paid.
 
-    Both shares are of one clock each: a source's steps over those of the recorded all-linear run, and what a run on the
-    best single part saves by the criterion's trainings. Without a recorded all-linear run nothing is known.
+    Both shares are of one clock each: a source's steps over those of the recorded all-linear run, and the processor
+    time of the criterion's trainings, on the best single part over all-linear, medians over test seeds. Without a
+    recorded all-linear run nothing is known.
     """
     found = []
     for task in dict.fromkeys(choice.task for choice in choices):
         whole = result.arm(ALL_LINEAR, task)
         parts = [a for a in result.arms if a.task == task and ":" in a.arm and not math.isnan(a.accuracy.value)]
-        if whole is None or math.isnan(whole.seconds) or not parts or LORA_RUN not in sources:
+        if whole is None or not parts or LORA_RUN not in sources:
             continue
         unit, _ = seconds_of(sources[LORA_RUN] / task)
         best = max(parts, key=lambda arm: arm.accuracy.value)
-        saved = 1 - best.seconds / whole.seconds
+        saved = 1 - _cpu_seconds(records, best) / _cpu_seconds(records, whole)
         for name, folder in sources.items():
             training, patch = seconds_of(folder / task)
             runs, tested = training / unit, (training + patch) / unit
@@ -89,6 +94,15 @@ def costs(result: Ablation, sources: Mapping[str, Path], choices: Sequence[Choic
                 }
             )
     return found
+
+
+def _cpu_seconds(records: Sequence[Record], arm: ArmResult) -> float:
+    return median(
+        record.cpu_seconds
+        for record in records
+        if (record.task, record.arm, record.phase, record.learning_rate)
+        == (arm.task, arm.arm, "test", arm.learning_rate)
+    )
 
 
 def page(
@@ -222,7 +236,7 @@ def main() -> None:
     _, configs = load_study(arguments.protocol)
     gained = gains(result)
     choices = judged(gathered({task: configs[task] for task in gained}, sources), gained)
-    cost = costs(result, sources, choices)
+    cost = costs(result, read(arguments.criterion / LEDGER), sources, choices)
     widths = half_widths(result)
     put(arguments.output, page(gained, choices, cost, widths))
     if arguments.json is not None:

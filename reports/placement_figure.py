@@ -31,7 +31,7 @@ def draw(found: Mapping[str, Any]) -> Figure:
     whole = [choice for choice in found["choices"] if choice["predictor"]["share"] == 1]
     families = [kind for kind in _PANELS if any(choice["family"] == kind for choice in whole)]
     rows = max((len({_label(c) for c in whole if c["family"] == kind}) for kind in families), default=1)
-    figure = Figure(figsize=(7.0 * max(1, len(families)), 0.26 * rows + 1.2), layout="constrained")
+    figure = Figure(figsize=(7.6 * max(1, len(families)), 0.24 * rows + 1.2), layout="constrained")
     FigureCanvasAgg(figure)
     tasks = list(dict.fromkeys(choice["task"] for choice in whole))
     colors = dict(zip(tasks, sns.color_palette("colorblind", len(tasks)), strict=True))
@@ -42,7 +42,7 @@ def draw(found: Mapping[str, Any]) -> Figure:
         panel.axvline(fmean(chance), linestyle="--", color="0.5", linewidth=0.8)
         panel.set_title(_PANELS[kind])
     if tasks and families:
-        axes[0].legend(frameon=False, fontsize=8, loc="lower right")
+        axes[0].legend(frameon=False, fontsize=8, loc="center right")
     return figure
 
 
@@ -58,7 +58,7 @@ def _panel(panel: Axes, choices: Sequence[Mapping[str, Any]], colors: Mapping[st
         panel.plot([lost for lost, _ in known], [row for _, row in known], "o", color=color, markersize=4, label=task)
     panel.set_yticks(range(len(order)), order, fontsize=8)
     panel.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
-    panel.set_xlabel("of the best part's gain, lost by following it; dashed: a part drawn at random")
+    panel.set_xlabel("of the best gain, lost (dashed: at random)")
 
 
 def _label(choice: Mapping[str, Any]) -> str:
