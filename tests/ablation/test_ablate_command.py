@@ -200,7 +200,8 @@ def test_a_pilot_and_going_on_with_it(tmp_path):
     assert patched["verdict"] in ("flat", "too noisy")
     assert found["rung"] == 1
     assert found["trainable_params"] <= 0.3 * 233_472
-    assert "hypothesis" in found["decision"]
+    assert found["keeps_all_linear"]
+    assert "budget: rank 16 → 4" in found["decision"]
     assert found["before"]["accuracy"] is not None
     again = json.loads(
         invoke("pilot", tmp_path / "task.yaml", "--run-dir", folder, "--max-fraction", "0.3", "--json").stdout
