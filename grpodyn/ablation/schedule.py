@@ -124,3 +124,9 @@ def remaining(study: Study, arms: Sequence[str], jobs: MakeJob, find: Find) -> i
         elif not tuned.failed:
             found += len(study.seeds_of(arm))
     return found
+
+
+def total(study: Study, arms: Sequence[str]) -> int:
+    """Return how many trainings one task takes from its beginning, if no grid grows: what a study costs."""
+    tuning = len(study.tuning.seeds) * len(study.tuning.powers) if study.tuning else 0
+    return sum(tuning + len(study.seeds_of(arm)) for arm in arms)

@@ -1,7 +1,7 @@
 import math
 
 from grpodyn.ablation.protocol import Study, Tuning
-from grpodyn.ablation.schedule import pending, remaining, tune
+from grpodyn.ablation.schedule import pending, remaining, total, tune
 
 TUNING = Tuning(seeds=[101, 102], powers=[-1, 0, 1], extensions=2)
 
@@ -90,7 +90,7 @@ def test_primary_arms_come_first_and_tests_wait_for_tuning(make_plan, make_recor
         ("mlp-only", 1),
     ]
     nothing = trained(make_record, lambda arm, power: None)
-    assert remaining(study, study.arms, job, nothing) == 3 * 6 + 3 + 3 + 1
+    assert remaining(study, study.arms, job, nothing) == total(study, study.arms) == 3 * 6 + 3 + 3 + 1
     assert remaining(study, study.arms, job, find) == len(then) == 7
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from grpodyn.ablation.protocol import load_study
-from grpodyn.ablation.schedule import remaining
+from grpodyn.ablation.schedule import total
 from grpodyn.training.arguments import grpo_arguments
 
 STUDIES = Path(__file__).parents[2] / "configs" / "studies"
@@ -22,7 +22,7 @@ def test_a_study_can_be_read(path):
         assert config.grpo["max_steps"] > 0
 
 
-def test_the_claim_about_advice_rests_on_ten_paired_seeds_a_task(make_plan):
+def test_the_claim_about_advice_rests_on_ten_paired_seeds_a_task():
     study, configs = load_study(STUDIES / "lora_advice.yaml")
     assert len(configs) == 3
     assert {len(study.seeds_of(arm)) for arm in study.primary_arms} == {10}
@@ -34,7 +34,7 @@ def test_the_claim_about_advice_rests_on_ten_paired_seeds_a_task(make_plan):
     ]
     assert study.source.seed not in study.all_seeds
     # 15 arms tuned on 6 trainings each, 4 of them tested on 10 seeds and 11 on 3.
-    assert remaining(study, study.arms, make_plan(study).job, lambda job: None) == 15 * 6 + 4 * 10 + 11 * 3
+    assert total(study, study.arms) == 15 * 6 + 4 * 10 + 11 * 3
 
 
 def test_the_study_at_full_size_is_taken_by_trl_and_asks_what_the_small_one_asks():
