@@ -19,7 +19,7 @@ from statistics import fmean, median
 from typing import Any
 
 from grpodyn.ablation.ledger import LEDGER, read
-from grpodyn.ablation.protocol import ALL_LINEAR, load_study
+from grpodyn.ablation.protocol import ALL_LINEAR, LAYER_PREFIX, load_study
 from grpodyn.ablation.records import Record
 from grpodyn.ablation.results import Ablation, ArmResult, load
 from grpodyn.config.run import RunConfig
@@ -65,13 +65,17 @@ def costs(
     """Return what each source of advice costs, in trainings of all-linear, and after how many runs it has paid.
 
     Both shares are of one clock each: a source's steps over those of the recorded all-linear run, and the processor
-    time of the criterion's trainings, on the best single part over all-linear, medians over test seeds. Without a
+    time of the criterion's trainings, on the best single layer over all-linear, medians over test seeds. Without a
     recorded all-linear run nothing is known.
     """
     found = []
     for task in dict.fromkeys(choice.task for choice in choices):
         whole = result.arm(ALL_LINEAR, task)
-        parts = [a for a in result.arms if a.task == task and ":" in a.arm and not math.isnan(a.accuracy.value)]
+        parts = [
+            a
+            for a in result.arms
+            if a.task == task and a.arm.startswith(LAYER_PREFIX) and not math.isnan(a.accuracy.value)
+        ]
         if whole is None or not parts or LORA_RUN not in sources:
             continue
         unit, _ = seconds_of(sources[LORA_RUN] / task)
@@ -200,7 +204,7 @@ def _allowed(choices: Sequence[Choice]) -> dict[str, list[Choice]]:
 def _costs(cost: Sequence[Mapping[str, Any]]) -> str:
     head = (
         "| task | source | training, s | patch test, s | in runs of all-linear | with the patch test "
-        "| a run on the best part saves | paid after | with the patch test |\n"
+        "| a run on the best layer saves | paid after | with the patch test |\n"
         "|---|---|--:|--:|--:|--:|--:|--:|--:|"
     )
     rows = [

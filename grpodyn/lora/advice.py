@@ -293,11 +293,13 @@ def _warnings(
 
 
 def _everywhere_instead(stored: Stored, chosen: _Chosen, options: policy.Options) -> int | None:
-    """Return the size of all linear modules at a lower rank where they cost about what an advised place does."""
+    """Return the size of all linear modules at the highest lower rank that costs about what an advised place does."""
+    if not chosen.placed or chosen.rung != rungs.PATCH:
+        return None
     choice = chosen.proven.choice
-    everywhere = placement.ranks(options, stored)[-1] * choice.all_linear_parameters // choice.plan.rank
-    is_place = chosen.placed and chosen.rung == rungs.PATCH
-    return everywhere if is_place and everywhere <= _ABOUT_AS_MANY * choice.parameters else None
+    lower = [rank for rank in placement.ranks(options, stored) if rank < choice.plan.rank]
+    sizes = [rank * choice.all_linear_parameters // choice.plan.rank for rank in lower]
+    return max((size for size in sizes if size <= _ABOUT_AS_MANY * choice.parameters), default=None)
 
 
 def _target_counts(targets: Iterable[str] | str, plan: Plan) -> dict[str, int]:

@@ -93,7 +93,7 @@ def of_patch_test(stored: Stored, plan: Plan, everywhere: int | None) -> list[st
         found.append(
             "on five toy tasks such a place did better than all linear modules at a rank so low that they cost the "
             "same by .016 of accuracy at most, and worse by up to .076 (docs/results/lora-advice-fresh.md); "
-            f"--max-params {everywhere} alone asks for that"
+            f"--max-params {everywhere} alone asks for them at a lower rank"
         )
     floor = stored.rank_floor
     if floor is not None and plan.rank < floor:

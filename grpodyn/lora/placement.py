@@ -54,7 +54,7 @@ def named_only(linear: Sequence[LinearModule], options: Options, stored: Stored,
     inside = stored.named(linear)
     if stored.word != "localised" or stored.out_of_reach or not inside or len(inside) == len(linear):
         return None
-    tried = [Candidate(rank, tuple(inside), ()) for rank in ranks(options, stored)]
+    tried = [Candidate(rank, tuple(inside), lower) for rank, lower in _falling(ranks(options, stored))]
     fitting = (candidate for candidate in tried if _is_sensible(candidate) and fits(candidate, linear, options))
     candidate = next(fitting, None)
     return None if candidate is None else choice_of(candidate, linear, options, dropout)
@@ -89,9 +89,13 @@ def _path(linear: Sequence[LinearModule], options: Options, stored: Stored) -> I
     """
     tried = ranks(options, stored)
     for modules, gone in _places(linear, stored):
-        for rank in tried:
-            lower = () if rank == tried[0] else (f"rank {tried[0]} → {rank}",)
+        for rank, lower in _falling(tried):
             yield Candidate(rank, modules, (*lower, *gone))
+
+
+def _falling(tried: Sequence[int]) -> list[tuple[int, tuple[str, ...]]]:
+    """Return each rank with what is to be said of having come down to it."""
+    return [(rank, () if rank == tried[0] else (f"rank {tried[0]} → {rank}",)) for rank in tried]
 
 
 def _places(

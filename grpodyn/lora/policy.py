@@ -182,15 +182,20 @@ def objection(plan: Plan, parameters: int, whole: int, options: Options) -> str 
     return None
 
 
+def _why_low(rank: int, options: Options) -> str:
+    if options.rank is not None:
+        return "was asked for"
+    if options.rank_ladder and rank == _ranks(options)[0]:
+        return "is what the server's ladder leaves"
+    return "is what the budget leaves"
+
+
 def _warnings(candidate: Candidate, options: Options) -> tuple[str, ...]:
     found: list[str] = []
     if candidate.rank < REDUCED_RANK:
-        asked = "was asked for"
-        if options.rank is None:
-            asked = f"is what {'the budget' if candidate.gave_way else 'the ladder of the server'} leaves"
         found.append(
-            f"rank {candidate.rank} {asked}: studies disagree on whether a rank below 8 limits the gain; compare it "
-            "with rank 8 before relying on it"
+            f"rank {candidate.rank} {_why_low(candidate.rank, options)}: studies disagree on whether a rank below 8 "
+            "limits the gain; compare it with rank 8 before relying on it"
         )
     tight = [m for m in candidate.modules if candidate.rank > min(m.in_features, m.out_features)]
     if tight:

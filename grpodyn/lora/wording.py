@@ -30,7 +30,8 @@ def verdict(movement: Movement, ladder: Ladder, rung: int, where: str, choice: C
 def _of_patch_test(stored: Stored, choice: Choice, placed: bool) -> str:
     """Return why, for a choice by the patch test."""
     names = listed(stored.found.reading.parts)
-    if placed and choice.gave_way:
+    # The parts that the verdict names may stand at a lower rank without anything of them having been left out.
+    if placed and any(step.endswith("left out") for step in choice.gave_way):
         return (
             "what was left out holds least of this run's change by the patch test; that the next run should train what "
             "is left is a hypothesis, and the ablation below tests it"

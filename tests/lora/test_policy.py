@@ -109,6 +109,13 @@ def test_the_servers_ladder_is_honoured(ladder, budget, rank) -> None:
     assert choice.plan.max_rank in ladder
 
 
+def test_a_low_rank_is_blamed_on_what_leaves_it() -> None:
+    of_ladder = choose(LLAMA, Options(rank_ladder=(1, 2), max_params=10**6)).warnings
+    assert any("rank 2 is what the server's ladder leaves" in warning for warning in of_ladder)
+    of_budget = choose(LLAMA, Options(rank_ladder=(4, 16), max_params=4 * PER_RANK)).warnings
+    assert any("rank 4 is what the budget leaves" in warning for warning in of_budget)
+
+
 def test_a_ladder_without_a_small_step_makes_a_small_budget_an_error() -> None:
     with pytest.raises(UsageError, match="rank 8"):
         choose(LLAMA, Options(rank_ladder=(8, 16), max_params=4 * PER_RANK_WITHOUT_QK))

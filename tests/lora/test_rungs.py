@@ -124,7 +124,7 @@ def test_under_a_budget_what_holds_nothing_gives_way_first(tested: Any) -> None:
     assert "hold least for their size" in quarter.verdict
 
 
-RANK_FIRST = "alone asks for that"
+RANK_FIRST = "alone asks for them at a lower rank"
 
 
 @pytest.mark.parametrize("lost", [0.04, 0.12, 0.4])
@@ -140,6 +140,10 @@ def test_a_lower_rank_gives_way_before_a_place_whatever_a_part_costs(tested: Any
     fraction = advise(run, Options(max_fraction=0.34))
     assert {m.rank for m in fraction.modules} == {16}
     assert any(f"--max-params 22272 {RANK_FIRST}" in line for line in fraction.warnings)
+    # Where a place takes nearly all, rank 8 everywhere is offered; where the rank was asked for, no other is.
+    nearly = advise(run, Options(max_fraction=0.84))
+    assert any(f"--max-params {89_088 // 2} {RANK_FIRST}" in line for line in nearly.warnings)
+    assert not any(RANK_FIRST in line for line in advise(run, Options(max_fraction=0.84, rank=16)).warnings)
     # A tenth of all-linear is less than rank 4 everywhere.
     assert not any(RANK_FIRST in line for line in advise(run, Options(max_fraction=0.1)).warnings)
 
@@ -157,6 +161,10 @@ def test_under_a_limit_a_lower_rank_goes_before_the_named_part_but_for_retention
     smaller = advise(run, Options(goal="retention", max_params=89_088 // 6 - 1))
     assert layers_of(smaller) == {3}
     assert smaller.max_rank == 8
+    assert "(budget: rank 16 → 8): this run's change is stored in layer 3" in smaller.verdict
+    lowest = advise(run, Options(goal="retention", max_params=4 * 89_088 // (16 * 6)))
+    assert (layers_of(lowest), lowest.max_rank) == ({3}, 4)
+    assert any("rank 4 is what the budget leaves" in warning for warning in lowest.warnings)
     # An adapter of the named layer alone is put to the test as it is; the first and last layers are another question.
     assert "--advice advised.json" in " ".join(kept.next_experiment.commands)
 

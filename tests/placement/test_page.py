@@ -2,9 +2,12 @@
 
 import math
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
+from grpodyn.ablation.ledger import LEDGER, read
+from grpodyn.ablation.results import load
 from grpodyn.placement.judging import Choice, Predictor
 from tests.simulation.scripts import report_script
 
@@ -85,3 +88,23 @@ def test_the_figure_puts_what_loses_least_on_top():
     dots = {line.get_label(): line.get_xdata().tolist() for line in panel.lines if line.get_marker() == "o"}
     assert dots == {"a": [0.6, 0.0], "b": [0.2, 0.25]}
     assert panel.lines[-1].get_xdata()[0] == pytest.approx(0.4)
+
+
+def test_a_saving_is_of_processor_time_and_a_cost_of_the_sources_own_steps(report, monkeypatch):
+    folder = Path(__file__).parents[2] / "docs" / "results" / "placement"
+    steps = {"lora": (20.0, 10.0), "tenth": (2.0, 10.0)}
+    monkeypatch.setattr(report, "seconds_of", lambda run: steps[run.parent.name])
+    choices = [Choice(PATCHED, "string_commands", "layers", "layer 0", 0.0, 0.0, 1.0)]
+    sources = {report.LORA_RUN: Path("lora"), "first tenth of an all-linear LoRA run": Path("tenth")}
+    whole, tenth = report.costs(load(folder), read(folder / LEDGER), sources, choices)
+    assert (whole["runs_cost"], whole["runs_cost_patch_tested"]) == (1.0, 1.5)
+    assert (tenth["runs_cost"], tenth["runs_cost_patch_tested"]) == pytest.approx((0.1, 0.6))
+    # Medians of the ledger's three test seeds, layer 0 alone (the best layer) over all-linear.
+    by_arm = {}
+    for record in read(folder / LEDGER):
+        if (record.task, record.phase) == ("string_commands", "test"):
+            by_arm.setdefault(record.arm, []).append(record.cpu_seconds)
+    saved = 1 - sorted(by_arm["layer:0"])[1] / sorted(by_arm["all-linear"])[1]
+    assert [whole["saved_share"], tenth["saved_share"]] == pytest.approx([saved, saved])
+    assert tenth["runs_until_paid"] == 1
+    assert report.costs(load(folder), read(folder / LEDGER), {"tenth": Path("tenth")}, choices) == []
